@@ -1,0 +1,32 @@
+package codes
+
+// The codes of weir. Keep the list sorted by name.
+var (
+	BrokerUnreachable = add("BROKER_UNREACHABLE", ExitUnreachable, Retry, "No broker answered at the given addresses.", "Check --brokers, the network and that the broker runs; `weir broker` starts one for development.")
+	FlowInvalid       = add("FLOW_INVALID", ExitConfig, Fatal, "The flow file has errors; each is listed with its line and column.", "Mend every listed place; `weir lint FLOW` checks again.")
+	FileMissing       = add("FILE_MISSING", ExitConfig, Fatal, "A file or folder that was named does not exist or cannot be read.", "Check the path and its permissions.")
+	Internal          = add("INTERNAL", ExitRuntime, Fatal, "weir met a state that its own rules exclude.", "Report it with the message; nothing after the last committed cut was published.")
+	JournalConflict   = add("JOURNAL_CONFLICT", ExitFenced, Fatal, "Another process committed to the same run since this one read it.", "Stop one of the two processes; each run id has one writer.")
+	JournalCorrupt    = add("JOURNAL_CORRUPT", ExitRuntime, Fatal, "What the journal holds is damaged or incomplete.", "Restore the store from a backup, or start a new run id.")
+	LimitReached      = add("LIMIT_REACHED", ExitRuntime, Fatal, "A memory limit of the flow was reached: event ids, keys, or records waiting for the watermark.", "Raise the limit named in the message, or shorten the horizon, lateness or gap hold; the run resumes at its last cut.")
+	LogInvalid        = add("LOG_INVALID", ExitConfig, Fatal, "An arrival log is not one, is cut short, or does not match its hash.", "Build it again with `weir replay build`.")
+	OffsetLost        = add("OFFSET_LOST", ExitRecovery, Fatal, "The log no longer holds the records that the run needs next.", "Restore the records, or start a new run id and accept the loss.")
+	RunFinished       = add("RUN_FINISHED", ExitConfig, Fatal, "The run has ended (FINISHED) and is not resumed by accident.", "Use a new --run-id.")
+	RunMismatch       = add("RUN_MISMATCH", ExitConfig, Fatal, "The run id belongs to another flow, topic or partition layout.", "Use a new --run-id, or the flow and topic that the run was started with.")
+	ScheduleInvalid   = add("SCHEDULE_INVALID", ExitConfig, Fatal, "The fault schedule has errors; each is listed with its line.", "Mend every listed entry.")
+	SnapshotInvalid   = add("SNAPSHOT_INVALID", ExitConfig, Fatal, "A snapshot has a row that cannot be read.", "Mend the named line.")
+	StoreUnavailable  = add("STORE_UNAVAILABLE", ExitUnreachable, Retry, "The store cannot be opened or written: missing folder, no permission, disk full, locked.", "Check the path, its permissions and the free space.")
+	TopicMissing      = add("TOPIC_MISSING", ExitConfig, Fatal, "The topic does not exist. weir does not create input topics.", "Check the spelling of --topic, or create it.")
+	TopicRecreated    = add("TOPIC_RECREATED", ExitRecovery, Fatal, "The topic was deleted and created again since the run's last cut.", "Start a new run id for the new topic.")
+)
+
+var catalogue []*Code
+
+func add(name string, exit int, v Verdict, meaning, cure string) *Code {
+	c := &Code{Name: name, Exit: exit, Verdict: v, Meaning: meaning, Cure: cure}
+	catalogue = append(catalogue, c)
+	return c
+}
+
+// All returns the catalogue.
+func All() []*Code { return catalogue }

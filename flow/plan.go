@@ -1,0 +1,80 @@
+package flow
+
+import (
+	"time"
+
+	"github.com/weirstream/weir/flow/operators"
+)
+
+// TimeUnit says how the time field is written.
+type TimeUnit uint8
+
+// The units of a time field. RFC3339 is a string with a zone; the others are integers since the Unix epoch.
+const (
+	RFC3339 TimeUnit = iota
+	Seconds
+	Milliseconds
+	Microseconds
+	Nanoseconds
+)
+
+// Plan is a compiled flow: what will run. It is read-only and safe to share.
+type Plan struct {
+	// Name of the flow.
+	Name string
+	// Fingerprint is "sha256:" and the hex hash of the flow's normalised meaning.
+	Fingerprint string
+
+	// IDField, KeyField and TimeField are always set. RevisionField and SequenceField are "" when the flow has none.
+	IDField, KeyField, TimeField, RevisionField, SequenceField string
+	TimeUnit                                                   TimeUnit
+
+	// SelectField is "" when every record is selected; otherwise a record is selected when the field's text is one of SelectValues.
+	SelectField  string
+	SelectValues []string
+
+	// Lateness is the allowed lateness. MaxFutureSkew is 0 when switched off.
+	Lateness, MaxFutureSkew time.Duration
+	// DedupeHorizon is how far behind the watermark event ids are remembered (at least; at most an eighth more).
+	DedupeHorizon time.Duration
+	// GapHold is how far event time may move on past an open gap before the gap closes by itself.
+	GapHold time.Duration
+	// ClockEvery is the interval of a regular grid, or 0 for one tick per event.
+	ClockEvery time.Duration
+	// IdleAfterPolls confirms a partition idle after this many consecutive polls that were answered empty; 0 is off.
+	IdleAfterPolls int
+
+	// Inputs are the numeric fields that the operators read.
+	Inputs []string
+	// Nodes in an order in which every node comes after what it reads.
+	Nodes []Node
+	// Outputs of the flow in the order of the file.
+	Outputs []Output
+	// Limits bound the memory of one partition.
+	Limits Limits
+}
+
+// Node is one operator of the plan.
+type Node struct {
+	Name, Type string
+	// Field is the index in Plan.Inputs that the node reads, or -1 when it reads another node.
+	Field int
+	// From is the index in Plan.Nodes that the node reads, or -1 when it reads a field.
+	From int
+	// New makes the state of a new key.
+	New func() operators.Operator
+	// StateBytes bounds the memory of one key's state.
+	StateBytes int
+}
+
+// Output names a node whose values the flow publishes.
+type Output struct {
+	Name string
+	Node int
+}
+
+// Limits bound the memory of one partition. Passing one stops the run with a clear error; nothing is dropped.
+type Limits struct {
+	// IDs is the number of event ids remembered, Keys the number of keys, Reorder the number of records waiting for the watermark.
+	IDs, Keys, Reorder int
+}

@@ -1,0 +1,2 @@
+// Package record holds weir's vocabulary: records, event time, positions, canonical JSON and hashes. Values only.
+package record
