@@ -77,4 +77,6 @@ type Output struct {
 type Limits struct {
 	// IDs is the number of event ids remembered, Keys the number of keys, Reorder the number of records waiting for the watermark.
 	IDs, Keys, Reorder int
+	// Ticks is the number of empty grid ticks that one advance of the watermark may make.
+	Ticks int
 }

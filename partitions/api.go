@@ -10,8 +10,10 @@ type Event interface{ event() }
 // Deliver hands a batch over in log order. The machine keeps nothing that aliases it.
 type Deliver struct{ Batch *record.Batch }
 
-// EndOfSource is END_OF_BOUNDED_SOURCE: everything held is released and the partition is FINISHED.
-type EndOfSource struct{}
+// EndOfSource is END_OF_BOUNDED_SOURCE: everything held is released and the partition is FINISHED. Through is the maximum event
+// time over all partitions of the run: a grid clock ticks every key up to the interval that holds it, so that the number of
+// partitions does not matter. record.NoTime when no partition has seen an event.
+type EndOfSource struct{ Through record.EventTime }
 
 // IdleConfirmed is a recorded decision that the partition is idle.
 type IdleConfirmed struct{ Reason string }
