@@ -3,6 +3,7 @@ package codes
 // The codes of weir. Keep the list sorted by name.
 var (
 	BrokerUnreachable = add("BROKER_UNREACHABLE", ExitUnreachable, Retry, "No broker answered at the given addresses.", "Check --brokers, the network and that the broker runs; `weir broker` starts one for development.")
+	DocumentInvalid   = add("DOCUMENT_INVALID", ExitConfig, Fatal, "A JSON document cannot be read strictly; the place is named.", "Mend the document at the place named.")
 	FlowInvalid       = add("FLOW_INVALID", ExitConfig, Fatal, "The flow file has errors; each is listed with its line and column.", "Mend every listed place; `weir lint FLOW` checks again.")
 	FileMissing       = add("FILE_MISSING", ExitConfig, Fatal, "A file or folder that was named does not exist or cannot be read.", "Check the path and its permissions.")
 	Internal          = add("INTERNAL", ExitRuntime, Fatal, "weir met a state that its own rules exclude.", "Report it with the message; nothing after the last committed cut was published.")
@@ -11,6 +12,7 @@ var (
 	LimitReached      = add("LIMIT_REACHED", ExitRuntime, Fatal, "A memory limit of the flow was reached: event ids, keys, or records waiting for the watermark.", "Raise the limit named in the message, or shorten the horizon, lateness or gap hold; the run resumes at its last cut.")
 	LogInvalid        = add("LOG_INVALID", ExitConfig, Fatal, "An arrival log is not one, is cut short, or does not match its hash.", "Build it again with `weir replay build`.")
 	OffsetLost        = add("OFFSET_LOST", ExitRecovery, Fatal, "The log no longer holds the records that the run needs next.", "Restore the records, or start a new run id and accept the loss.")
+	OutputUnwritable  = add("OUTPUT_UNWRITABLE", ExitRuntime, Fatal, "A file or stream that was to be written cannot be: no permission, disk full, folder missing.", "Check the path, its permissions and the free space; nothing half-written was left under the final name.")
 	RunFinished       = add("RUN_FINISHED", ExitConfig, Fatal, "The run has ended (FINISHED) and is not resumed by accident.", "Use a new --run-id.")
 	RunMismatch       = add("RUN_MISMATCH", ExitConfig, Fatal, "The run id belongs to another flow, topic or partition layout.", "Use a new --run-id, or the flow and topic that the run was started with.")
 	ScheduleInvalid   = add("SCHEDULE_INVALID", ExitConfig, Fatal, "The fault schedule has errors; each is listed with its line.", "Mend every listed entry.")
