@@ -1,17 +1,5 @@
 package record
 
-import "math"
-
-// EventTime is an instant in nanoseconds since the Unix epoch, UTC. The representable range is 1677-09-21 to 2262-04-11.
-type EventTime int64
-
-const (
-	// NoTime marks an absent instant. It sorts before every real one.
-	NoTime EventTime = math.MinInt64
-	// MaxTime is the end of event time: a closed, finished input.
-	MaxTime EventTime = math.MaxInt64
-)
-
 // Header is one name and value that travels beside a record.
 type Header struct {
 	Key   string
