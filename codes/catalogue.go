@@ -17,6 +17,7 @@ var (
 	RunMismatch       = add("RUN_MISMATCH", ExitConfig, Fatal, "The run id belongs to another flow, topic or partition layout.", "Use a new --run-id, or the flow and topic that the run was started with.")
 	ScheduleInvalid   = add("SCHEDULE_INVALID", ExitConfig, Fatal, "The fault schedule has errors; each is listed with its line.", "Mend every listed entry.")
 	SnapshotInvalid   = add("SNAPSHOT_INVALID", ExitConfig, Fatal, "A snapshot has a row that cannot be read.", "Mend the named line.")
+	SourceFailure     = add("SOURCE_FAILURE", ExitUnreachable, Retry, "The source failed for a while; it may go on where it was.", "Start again; a run goes on from its last cut.")
 	StoreUnavailable  = add("STORE_UNAVAILABLE", ExitUnreachable, Retry, "The store cannot be opened or written: missing folder, no permission, disk full, locked.", "Check the path, its permissions and the free space.")
 	TopicMissing      = add("TOPIC_MISSING", ExitConfig, Fatal, "The topic does not exist. weir does not create input topics.", "Check the spelling of --topic, or create it.")
 	TopicRecreated    = add("TOPIC_RECREATED", ExitRecovery, Fatal, "The topic was deleted and created again since the run's last cut.", "Start a new run id for the new topic.")
