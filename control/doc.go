@@ -1,0 +1,39 @@
+// Package control is the port of the control plane and its rules. This version holds the journal: the committed cut that a run
+// resumes from, the only truth about progress. A consumer group's offsets are a courtesy written after it.
+//
+// # The whole loop of a caller
+//
+//	state, err := j.OpenRun(ctx, header)         // creates the run, or returns what it committed last
+//	for _, p := range state.Header.Partitions {
+//	    load := func(yield func(partitions.StateBlob) error) error {
+//	        return j.LoadBlobs(ctx, header.RunID, p, yield)
+//	    }
+//	    m, err := partitions.Restore(plan, p, load)
+//	    source.Start(p, state.Cuts[p].Next)      // a partition without a cut starts at the beginning of its log
+//	}
+//	for epoch := state.Epoch + 1; ; epoch++ {
+//	    ...                                      // Step the machines, collect their cuts and effects
+//	    if err := j.Commit(ctx, control.Commit{RunID: header.RunID, Epoch: epoch, ...}); err != nil {
+//	        if control.Refused(err) {
+//	            return err                       // nothing of the epoch stands, and trying again gives the same
+//	        }
+//	        restart()                            // unknown: from OpenRun, with new machines
+//	    }
+//	    source.CommitGroup(...)                  // the courtesy, after the truth
+//	}
+//
+// # Durability
+//
+// Positions, state, outputs, quarantine and decisions of an epoch are written in one transaction, and Commit returns nil only when
+// the store says that they are durable. So there is no order between them to get wrong: after a kill at any moment either the
+// whole epoch stands or nothing of it. What comes after a commit (group offsets, an emit document) can be done again from the
+// journal.
+//
+// # Two writers
+//
+// A run has one writer. Should two processes be given the same run id by mistake, the compare-and-set on the epoch decides: each
+// epoch is committed by exactly one of them, and the other is refused with JOURNAL_CONFLICT at its next commit. It never
+// interleaves, since the loser's state did not grow out of the winner's epoch.
+//
+// Leases, admission and the outbox will stand beside the journal in this package and in the same stores.
+package control
