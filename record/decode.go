@@ -56,10 +56,10 @@ func (d *decoder) value() (any, error) {
 		return false, d.word("false")
 	case c == 'n':
 		return nil, d.word("null")
+	case c-'0' <= 9 || c == '-' && nonFinite(d.src, d.i) == 0:
+		return d.number()
 	case nonFinite(d.src, d.i) > 0:
 		return nil, d.refuse(faultNonFinite)
-	case c == '-' || c-'0' <= 9:
-		return d.number()
 	}
 	return nil, d.refuse(faultValue)
 }
@@ -127,6 +127,21 @@ func (d *decoder) leave() {
 	d.i++
 }
 
+// next reads what follows an element of an array or object: a comma and something after it, or the closing bracket.
+func (d *decoder) next(closing byte, otherwise fault) (more bool, err error) {
+	switch d.peek() {
+	case ',':
+		if d.i++; d.peek() == closing {
+			return false, d.refuse(faultTrailingComma)
+		}
+		return true, nil
+	case closing:
+		d.leave()
+		return false, nil
+	}
+	return false, d.refuse(otherwise)
+}
+
 func (d *decoder) array() (any, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
@@ -142,16 +157,8 @@ func (d *decoder) array() (any, error) {
 			return nil, err
 		}
 		list = append(list, v)
-		switch d.peek() {
-		case ',':
-			if d.i++; d.peek() == ']' {
-				return nil, d.refuse(faultTrailingComma)
-			}
-		case ']':
-			d.leave()
-			return list, nil
-		default:
-			return nil, d.refuse(faultArrayNext)
+		if more, err := d.next(']', faultArrayNext); err != nil || !more {
+			return list, err
 		}
 	}
 }
@@ -173,16 +180,8 @@ func (d *decoder) object() (any, error) {
 		if members[key], err = d.value(); err != nil {
 			return nil, err
 		}
-		switch d.peek() {
-		case ',':
-			if d.i++; d.peek() == '}' {
-				return nil, d.refuse(faultTrailingComma)
-			}
-		case '}':
-			d.leave()
-			return members, nil
-		default:
-			return nil, d.refuse(faultObjectNext)
+		if more, err := d.next('}', faultObjectNext); err != nil || !more {
+			return members, err
 		}
 	}
 }

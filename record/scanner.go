@@ -1,5 +1,7 @@
 package record
 
+import "slices"
+
 // Kind is what stands in a field of a record.
 type Kind uint8
 
@@ -57,23 +59,52 @@ func (f Field) IsInteger() bool {
 }
 
 // Scanner reads named fields out of JSON objects, one document after another, without allocating. It is for one goroutine.
+//
+// Producers write the fields of a record in the same order every time. So the scanner remembers which key followed which, and where it
+// guesses right, one comparison replaces finding the end of a key and looking the key up.
 type Scanner struct {
 	fields []string
-	text   []byte // unescaped strings of the last document
+	// keys are the keys seen; keys[0] stands for the opening brace.
+	keys []knownKey
+	// text holds unescaped strings of the last document.
+	text []byte
 }
+
+// knownKey is a key as a compact document writes it.
+type knownKey struct {
+	// text is the quoted key with its colon.
+	text string
+	// field is the index of the named field, or -1.
+	field int
+	// next is the index of the key that followed last time, or 0.
+	next int
+}
+
+// What a scanner keeps from one document to the next is bounded, whatever the documents hold: keys that nobody named, the length of
+// each, and the bytes of unescaped text.
+const (
+	maxKnownKeys = 64
+	maxKnownKey  = 64
+	maxScratch   = 1 << 16
+)
 
 // NewScanner makes a scanner for top-level fields. The names must differ.
 func NewScanner(fields []string) *Scanner {
-	return &Scanner{fields: append([]string(nil), fields...)}
+	s := &Scanner{fields: slices.Clone(fields), keys: []knownKey{{field: -1}}}
+	for i, name := range fields {
+		s.keys = append(s.keys, knownKey{text: string(AppendString(nil, name)) + ":", field: i, next: (i + 2) % (len(fields) + 1)})
+	}
+	s.keys[0].next = min(1, len(fields))
+	return s
 }
 
 // Scan reads one document, which must be an object, validates all of it, and puts what stands in field i of NewScanner's list into
 // out[i]; out must have that length. The error is a *SyntaxError; out is then undefined. A named field that stands twice is an error.
 func (s *Scanner) Scan(doc []byte, out []Field) error {
-	for i := range out {
-		out[i] = Field{}
+	clear(out)
+	if s.text = s.text[:0]; cap(s.text) > maxScratch {
+		s.text = nil
 	}
-	s.text = s.text[:0]
 	i, f := start(doc)
 	if f == faultNone && doc[i] != '{' {
 		f = faultNotObject
@@ -84,26 +115,37 @@ func (s *Scanner) Scan(doc []byte, out []Field) error {
 	if i = skipSpace(doc, i+1); i < len(doc) && doc[i] == '}' {
 		return s.end(doc, i+1)
 	}
-	for {
+	var spare Field // takes the values that nobody named
+	for last := 0; ; {
 		at := i
-		name, i2, f := s.name(doc, i)
-		if f != faultNone {
-			return refuse(doc, i2, f)
+		key := &s.keys[s.keys[last].next]
+		if n := len(key.text); n > 0 && n < len(doc)-i && string(doc[i:i+n]) == key.text {
+			last = s.keys[last].next
+			i += n
+		} else if last, i, f = s.learn(doc, i, last); f != faultNone {
+			return refuse(doc, i, f)
 		}
-		field := &Field{}
-		if n := s.lookup(name); n >= 0 {
+		field := &spare
+		if n := s.keys[last].field; n >= 0 {
 			if field = &out[n]; field.Kind != Missing {
 				return refuseDuplicate(doc, at, s.fields[n])
 			}
 		}
-		if i, f = s.value(doc, skipSpace(doc, i2), field); f != faultNone {
+		if i < len(doc) && doc[i] <= ' ' {
+			i = skipSpace(doc, i)
+		}
+		if i, f = s.value(doc, i, field); f != faultNone {
 			return refuse(doc, i, f)
 		}
-		i = skipSpace(doc, i)
+		if i < len(doc) && doc[i] <= ' ' {
+			i = skipSpace(doc, i)
+		}
 		switch {
 		case i < len(doc) && doc[i] == ',':
-			if i = skipSpace(doc, i+1); i < len(doc) && doc[i] == '}' {
-				return refuse(doc, i, faultTrailingComma)
+			if i++; i < len(doc) && doc[i] != '"' {
+				if i = skipSpace(doc, i); i < len(doc) && doc[i] == '}' {
+					return refuse(doc, i, faultTrailingComma)
+				}
 			}
 		case i < len(doc) && doc[i] == '}':
 			return s.end(doc, i+1)
@@ -113,6 +155,7 @@ func (s *Scanner) Scan(doc []byte, out []Field) error {
 	}
 }
 
+// end checks that nothing follows the document.
 func (s *Scanner) end(doc []byte, i int) error {
 	if i = skipSpace(doc, i); i != len(doc) {
 		return refuse(doc, i, faultTrailing)
@@ -120,29 +163,39 @@ func (s *Scanner) end(doc []byte, i int) error {
 	return nil
 }
 
-func (s *Scanner) lookup(name []byte) int {
-	for i, f := range s.fields {
-		if f == string(name) {
-			return i
-		}
-	}
-	return -1
-}
-
-// name reads a key and the colon after it.
-func (s *Scanner) name(doc []byte, i int) (name []byte, end int, f fault) {
+// learn reads a key and the colon after it, and remembers that it followed the key last. known is 0 for a key that is not
+// remembered.
+func (s *Scanner) learn(doc []byte, i, last int) (known, end int, f fault) {
 	if i >= len(doc) || doc[i] != '"' {
-		return nil, i, faultKey
+		return 0, i, faultKey
 	}
 	end, escaped, f := scanString(doc, i+1)
 	if f != faultNone {
-		return nil, end, f
+		return 0, end, f
 	}
-	name = s.unescape(doc[i+1:end], escaped)
+	name := s.unescape(doc[i+1:end], escaped)
 	if end = skipSpace(doc, end+1); end >= len(doc) || doc[end] != ':' {
-		return nil, end, faultColon
+		return 0, end, faultColon
 	}
-	return name, end + 1, faultNone
+	if known = s.find(name); known == 0 && !escaped && len(s.keys) < maxKnownKeys+len(s.fields) && len(name) <= maxKnownKey {
+		known = len(s.keys)
+		s.keys = append(s.keys, knownKey{text: `"` + string(name) + `":`, field: -1})
+	}
+	s.keys[last].next = known
+	return known, end + 1, faultNone
+}
+
+// find is the index of a known key by its text, or 0.
+func (s *Scanner) find(name []byte) int {
+	for k, key := range s.keys {
+		if key.field >= 0 && s.fields[key.field] == string(name) {
+			return k
+		}
+		if key.field < 0 && len(key.text) == len(name)+len(`"":`) && key.text[1:1+len(name)] == string(name) {
+			return k
+		}
+	}
+	return 0
 }
 
 func (s *Scanner) unescape(raw []byte, escaped bool) []byte {
@@ -177,6 +230,9 @@ func skipValue(doc []byte, i, depth int) (end int, kind Kind, f fault) {
 		return i, Missing, faultEnd
 	}
 	switch c := doc[i]; {
+	case c-'0' <= 9 || c == '-' && (i+1 == len(doc) || doc[i+1] != 'I'):
+		end, _, f = scanNumber(doc, i)
+		return end, Number, f
 	case c == '"':
 		if end, _, f = scanString(doc, i+1); f == faultNone {
 			end++
@@ -205,11 +261,7 @@ func skipValue(doc []byte, i, depth int) (end int, kind Kind, f fault) {
 	if n := nonFinite(doc, i); n > 0 {
 		return i + n, NonFinite, faultNone
 	}
-	if c := doc[i]; c != '-' && c-'0' > 9 {
-		return i, Missing, faultValue
-	}
-	end, _, f = scanNumber(doc, i)
-	return end, Number, f
+	return i, Missing, faultValue
 }
 
 func skipArray(doc []byte, i, depth int) (end int, f fault) {
