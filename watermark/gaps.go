@@ -15,11 +15,11 @@ const MaxOpenGaps = 16384
 
 // GapKind says what became of a run of missing sequence numbers.
 //
-//	                   ┌────────┐ the missing event came     GapFilled (one number; the rest stays open)
-//	  seq > last + 1   │        │ a recorded decision        CloseGap
-//	 ────────────────▶ │  OPEN  │ event time moved on        GapExpired
-//	     GapOpened     │        │ MaxOpenGaps reached        GapForced
-//	                   └────────┘ ──────────────────▶ closed
+//	                  ┌────────┐ the missing event came     GapFilled (one number; the rest stays open)
+//	 seq > last + 1   │        │ a recorded decision        CloseGap
+//	────────────────▶ │  OPEN  │ event time moved on        GapExpired
+//	    GapOpened     │        │ MaxOpenGaps reached        GapForced
+//	                  └────────┘ ──────────────────▶ closed
 //
 // A number that is neither new nor missing is a duplicate, the late coming of a closed gap, or a restart of the numbering. It
 // opens and closes nothing: GapIgnored, so that it can be counted.

@@ -1,6 +1,7 @@
 package watermark
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -95,7 +96,7 @@ func (m *Merge) Each(fn func(partition int32, status Status, watermark record.Ev
 
 func (m *Merge) sorted() []member {
 	s := slices.Clone(m.members)
-	slices.SortFunc(s, func(a, b member) int { return int(int64(a.partition) - int64(b.partition)) })
+	slices.SortFunc(s, func(a, b member) int { return cmp.Compare(a.partition, b.partition) })
 	return s
 }
 

@@ -19,14 +19,14 @@ package watermark
 // PAUSED remembers what it interrupted, so that resume takes no decision of its own: an input that was confirmed idle is idle
 // again afterwards, unless a record that was still in flight arrived in between.
 //
-//	           record    idle confirmed  pause     resume   finish
-//	ACTIVE     ACTIVE    IDLE            PAUSED(a) -        FINISHED
-//	IDLE       ACTIVE    -               PAUSED(i) -        FINISHED
-//	PAUSED(a)  -         refused         -         ACTIVE   FINISHED
-//	PAUSED(i)  PAUSED(a) refused         -         IDLE     FINISHED
-//	FINISHED   refused   refused         refused   refused  -
+//	           record     idle     pause      resume  finish
+//	ACTIVE     -          IDLE     PAUSED(a)  -       FINISHED
+//	IDLE       ACTIVE     -        PAUSED(i)  -       FINISHED
+//	PAUSED(a)  -          -        -          ACTIVE  FINISHED
+//	PAUSED(i)  PAUSED(a)  -        -          IDLE    FINISHED
+//	FINISHED   -          -        -          -       -
 //
-// "-" changes nothing. "refused" changes nothing either: being paused by us is not idleness, and the end is the end.
+// "-" changes nothing: being paused by us is not idleness, so idle cannot be confirmed then, and the end is the end.
 type Status uint8
 
 // The input statuses.
@@ -74,7 +74,7 @@ const (
 	inputEvents
 )
 
-// transitions is the table above; a refused event and one without effect both stay in their row.
+// transitions is the table above; what has no effect stays in its row.
 var transitions = [inputs][inputEvents]input{
 	active:       {onRecord: active, onIdle: idle, onPause: pausedActive, onResume: active, onFinish: finished},
 	idle:         {onRecord: active, onIdle: idle, onPause: pausedIdle, onResume: idle, onFinish: finished},
