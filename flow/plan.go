@@ -22,14 +22,16 @@ const (
 type Plan struct {
 	// Name of the flow.
 	Name string
-	// Fingerprint is "sha256:" and the hex hash of the flow's normalised meaning.
+	// Fingerprint is "sha256:" and the hex hash of the flow's normalised meaning: everything that decides what comes out. Name
+	// and Limits are not part of it.
 	Fingerprint string
 
 	// IDField, KeyField and TimeField are always set. RevisionField and SequenceField are "" when the flow has none.
 	IDField, KeyField, TimeField, RevisionField, SequenceField string
 	TimeUnit                                                   TimeUnit
 
-	// SelectField is "" when every record is selected; otherwise a record is selected when the field's text is one of SelectValues.
+	// SelectField is "" when every record is selected; otherwise a record is selected when the field's text is one of SelectValues,
+	// which are sorted.
 	SelectField  string
 	SelectValues []string
 
@@ -44,7 +46,7 @@ type Plan struct {
 	// IdleAfterPolls confirms a partition idle after this many consecutive polls that were answered empty; 0 is off.
 	IdleAfterPolls int
 
-	// Inputs are the numeric fields that the operators read.
+	// Inputs are the numeric fields that the operators read, sorted.
 	Inputs []string
 	// Nodes in an order in which every node comes after what it reads.
 	Nodes []Node
@@ -61,10 +63,14 @@ type Node struct {
 	Field int
 	// From is the index in Plan.Nodes that the node reads, or -1 when it reads a field.
 	From int
+	// Args are the values of the type's parameters, defaults filled in.
+	Args operators.Args
 	// New makes the state of a new key.
 	New func() operators.Operator
 	// StateBytes bounds the memory of one key's state.
 	StateBytes int
+
+	declared operators.Type
 }
 
 // Output names a node whose values the flow publishes.

@@ -1,4 +1,3 @@
-// Package operators holds the operators of a flow and the interface by which a user adds an own one.
 package operators
 
 import "github.com/weirstream/weir/record"
@@ -23,6 +22,25 @@ type Operator interface {
 	Step(at record.EventTime, x Value) Value
 	// Snapshot appends the state to dst. Equal states give equal bytes.
 	Snapshot(dst []byte) []byte
-	// Restore replaces the state by what Snapshot wrote. A wrong length or version is an error, never a fresh start.
+	// Restore replaces the state by what Snapshot wrote. A wrong length or version is an error, never a fresh start, and leaves
+	// the state as it was.
 	Restore(src []byte) error
+}
+
+// finite says whether f is neither NaN nor an infinity: only for those is the difference with itself not zero.
+func finite(f float64) bool { return f-f == 0 }
+
+// present says whether a value is a number that can be computed with.
+func present(x Value) bool { return x.OK && finite(x.F) }
+
+// guarded keeps non-finite values from leaving an operator that may not see to it itself.
+type guarded struct{ Operator }
+
+// Step turns a non-finite output into a gap.
+func (g guarded) Step(at record.EventTime, x Value) Value {
+	y := g.Operator.Step(at, x)
+	if !present(y) {
+		return Gap
+	}
+	return y
 }

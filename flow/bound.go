@@ -1,0 +1,147 @@
+package flow
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// What the memory bound assumes, in bytes. The partition machine is built to stay within it, and a test of it holds it to that.
+const (
+	// BytesPerID is one remembered event id: a slot of 16 bytes at the load at which a table grows, its event time, and its place in
+	// the delta that the next cut will write.
+	BytesPerID = 40
+	// BytesPerReorder is one record that waits for the watermark, without its id, key and inputs: its entry in the queue, with the
+	// slack of a queue that grows by doubling.
+	BytesPerReorder = 64
+	// BytesPerInput is one numeric input of a waiting record.
+	BytesPerInput = 16
+	// BytesPerKey is one key without its text and its operators: the entry in the table of keys and the bookkeeping beside it.
+	BytesPerKey = 160
+	// AssumedIDBytes and AssumedKeyBytes are how long event ids and keys are taken to be. Longer ones add their length.
+	AssumedIDBytes  = 64
+	AssumedKeyBytes = 64
+	// CreditBytes and CreditRecords are what a partition may have in flight: fetched, not yet processed.
+	CreditBytes   = 8 << 20
+	CreditRecords = 8192
+	// BytesPerRecord is one record in flight, without its bytes.
+	BytesPerRecord = 128
+	// ProcessBytes is what the process needs before it has read anything: runtime, store, client of the source.
+	ProcessBytes = 64 << 20
+)
+
+// Bound is how much memory a run can take. It is an upper bound under the assumptions that its items name, printed before a run
+// starts; a run reaches it only when every limit is reached at once.
+type Bound struct {
+	Partitions int
+	// Items make up the bound of one partition.
+	Items []BoundItem
+	// PerPartition is the sum of the items, in bytes.
+	PerPartition int64
+	// Collector is what the garbage collector may let the heap grow by beyond what is live: as much again, at GOGC=100.
+	Collector int64
+	// Process is ProcessBytes.
+	Process int64
+	// Total is Partitions·PerPartition + Collector + Process, in bytes. It stops at the largest int64.
+	Total int64
+}
+
+// BoundItem is one part of the bound: Count things of Each bytes.
+type BoundItem struct {
+	Name        string
+	Count, Each int64
+	// Bytes is Count·Each.
+	Bytes int64
+	// Assumes says in words what Each is made of.
+	Assumes string
+}
+
+// MemoryBound is the bound for a run over a number of partitions in one process. Partitions below 1 count as 1.
+func (p *Plan) MemoryBound(partitions int) Bound {
+	state := 0
+	for _, n := range p.Nodes {
+		state += n.StateBytes
+	}
+	b := Bound{Partitions: max(1, partitions), Process: ProcessBytes}
+	b.add("event ids", p.Limits.IDs, BytesPerID, "limits.ids ids of any length, each a 128-bit hash with its event time and its share of the next cut")
+	b.add("waiting records", p.Limits.Reorder, BytesPerReorder+AssumedIDBytes+AssumedKeyBytes+BytesPerInput*len(p.Inputs),
+		fmt.Sprintf("limits.reorder records accepted and not yet released, with ids of %d bytes, keys of %d bytes and %d inputs", AssumedIDBytes, AssumedKeyBytes, len(p.Inputs)))
+	b.add("keys", p.Limits.Keys, BytesPerKey+AssumedKeyBytes+state,
+		fmt.Sprintf("limits.keys keys of %d bytes, each with %d bytes of operator state", AssumedKeyBytes, state))
+	b.add("records in flight", CreditRecords, BytesPerRecord, "the credit of a partition in records")
+	b.add("bytes in flight", 1, CreditBytes, "the credit of a partition in bytes; one batch that is larger may pass alone")
+	for _, item := range b.Items {
+		b.PerPartition = plus(b.PerPartition, item.Bytes)
+	}
+	live := times(int64(b.Partitions), b.PerPartition)
+	b.Collector = live
+	b.Total = plus(plus(live, b.Collector), b.Process)
+	return b
+}
+
+func (b *Bound) add(name string, count, each int, assumes string) {
+	item := BoundItem{Name: name, Count: int64(count), Each: int64(each), Assumes: assumes}
+	item.Bytes = times(item.Count, item.Each)
+	b.Items = append(b.Items, item)
+}
+
+// plus and times are for numbers that are not negative and stop at the largest int64.
+func plus(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+func times(a, b int64) int64 {
+	if a > 0 && b > math.MaxInt64/a {
+		return math.MaxInt64
+	}
+	return a * b
+}
+
+// Document is the bound for canonical JSON (record.AppendJSON). All sizes are in bytes.
+func (b Bound) Document() map[string]any {
+	items := make([]any, 0, len(b.Items))
+	for _, i := range b.Items {
+		items = append(items, map[string]any{"name": i.Name, "count": i.Count, "bytes_each": i.Each, "bytes": i.Bytes, "assumes": i.Assumes})
+	}
+	return map[string]any{
+		"partitions": b.Partitions, "items": items, "bytes_per_partition": b.PerPartition,
+		"collector_bytes": b.Collector, "process_bytes": b.Process, "total_bytes": b.Total,
+	}
+}
+
+// String writes the bound as a table for people.
+func (b Bound) String() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "memory at most %s, with %d partitions\n", formatBytes(b.Total), b.Partitions)
+	for _, i := range b.Items {
+		fmt.Fprintf(&s, "  %-18s %10d × %-10s = %10s  %s\n", i.Name, i.Count, formatBytes(i.Each), formatBytes(i.Bytes), i.Assumes)
+	}
+	fmt.Fprintf(&s, "  %-18s %36s\n", "one partition", formatBytes(b.PerPartition))
+	fmt.Fprintf(&s, "  %-18s %36s  what the heap may grow by between two collections, at GOGC=100\n", "collector", formatBytes(b.Collector))
+	fmt.Fprintf(&s, "  %-18s %36s  runtime, store and client of the source\n", "process", formatBytes(b.Process))
+	return s.String()
+}
+
+// formatBytes writes a size with a binary unit, rounded up: a bound is never shown below what it is.
+func formatBytes(n int64) string {
+	const k = 1024
+	size, unit := int64(1), "B"
+	for _, u := range []string{"KiB", "MiB", "GiB", "TiB", "PiB"} {
+		if n/size < k {
+			break
+		}
+		size, unit = size*k, u
+	}
+	if size == 1 {
+		return fmt.Sprintf("%d B", n)
+	}
+	whole, rest := n/size, n%size
+	tenths := (rest*10 + size - 1) / size
+	if tenths == 10 {
+		whole, tenths = whole+1, 0
+	}
+	return fmt.Sprintf("%d.%d %s", whole, tenths, unit)
+}
