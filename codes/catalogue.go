@@ -2,6 +2,8 @@ package codes
 
 // The codes of weir. Keep the list sorted by name.
 var (
+	AccessDenied      = add("ACCESS_DENIED", ExitConfig, Fatal, "The broker does not let weir do that.", "Grant the operation named in the message, or use another principal.")
+	BrokerRefused     = add("BROKER_REFUSED", ExitRuntime, Retry, "The broker answered a request with an error.", "See the broker's own message; a run goes on from its last cut.")
 	BrokerUnreachable = add("BROKER_UNREACHABLE", ExitUnreachable, Retry, "No broker answered at the given addresses.", "Check --brokers, the network and that the broker runs; `weir broker` starts one for development.")
 	DocumentInvalid   = add("DOCUMENT_INVALID", ExitConfig, Fatal, "A JSON document cannot be read strictly; the place is named.", "Mend the document at the place named.")
 	FlowInvalid       = add("FLOW_INVALID", ExitConfig, Fatal, "The flow file has errors; each is listed with its line and column.", "Mend every listed place; `weir lint FLOW` checks again.")
@@ -13,6 +15,9 @@ var (
 	LogInvalid        = add("LOG_INVALID", ExitConfig, Fatal, "An arrival log is not one, is cut short, or does not match its hash.", "Build it again with `weir replay build`.")
 	OffsetLost        = add("OFFSET_LOST", ExitRecovery, Fatal, "The log no longer holds the records that the run needs next.", "Restore the records, or start a new run id and accept the loss.")
 	OutputUnwritable  = add("OUTPUT_UNWRITABLE", ExitRuntime, Fatal, "A file or stream that was to be written cannot be: no permission, disk full, folder missing.", "Check the path, its permissions and the free space; nothing half-written was left under the final name.")
+	PoisonBatch       = add("POISON_BATCH", ExitRuntime, Poison, "A batch of the log cannot be read: damaged, or larger than the limit once decompressed.", "Raise the limit named in the message, or set the batch aside and go on after it.")
+	PortInUse         = add("PORT_IN_USE", ExitConfig, Fatal, "Another process listens on the port, or the port cannot be opened.", "Choose another port, or stop the other process.")
+	RecordTooLarge    = add("RECORD_TOO_LARGE", ExitConfig, Fatal, "A record is larger than the broker or the producer takes.", "Raise the limit of the topic (max.message.bytes) and of the producer, or make the record smaller.")
 	RunFinished       = add("RUN_FINISHED", ExitConfig, Fatal, "The run has ended (FINISHED) and is not resumed by accident.", "Use a new --run-id.")
 	RunIDInvalid      = add("RUN_ID_INVALID", ExitConfig, Fatal, "The run id is empty, too long, or holds control characters.", "Use 1 to 200 bytes of UTF-8 without control characters.")
 	RunMismatch       = add("RUN_MISMATCH", ExitConfig, Fatal, "The run id belongs to another flow, topic or partition layout.", "Use a new --run-id, or the flow and topic that the run was started with.")
