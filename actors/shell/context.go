@@ -18,17 +18,19 @@ func (c *Context) Parent() Address { return Address{c.cell.parent} }
 func (c *Context) System() *System { return c.cell.sys }
 
 // Watch asks for one Terminated when the actor has ended; at once if it has ended already. Watching twice is watching once.
-func (c *Context) Watch(a Address) {
-	if a.cell == nil {
+func (c *Context) Watch(a Address) { Watch(Address{c.cell}, a) }
+
+// Watch makes watcher a watcher of whom, as Context.Watch does, from outside. It is safe for concurrent use.
+func Watch(watcher, whom Address) {
+	if watcher.cell == nil || whom.cell == nil {
 		return
 	}
-	if a.cell.addWatcher(c.cell) {
-		return
+	if !whom.cell.addWatcher(watcher.cell) {
+		whom.cell.tellTerminated(watcher.cell)
 	}
-	a.cell.tellTerminated(c.cell)
 }
 
-// spawner interface of Spawn
+// The methods of Spawner.
 
 func (c *Context) system() *System { return c.cell.sys }
 
