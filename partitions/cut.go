@@ -1,0 +1,3 @@
+package partitions
+
+const coreName = "core"
