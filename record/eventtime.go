@@ -203,7 +203,7 @@ func TimeFromUnix(raw []byte, unitNanos int64) (EventTime, error) {
 		if c > 9 {
 			return NoTime, ErrTimeInteger
 		}
-		if n > (math.MaxInt64-9)/10 {
+		if n > math.MaxInt64/10 {
 			overflow = true // keep reading: 99999999999999999999.5 is no integer
 			continue
 		}

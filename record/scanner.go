@@ -214,7 +214,7 @@ func (s *Scanner) value(doc []byte, i int, field *Field) (end int, f fault) {
 		if f != faultNone {
 			return end, f
 		}
-		field.Kind, field.Raw = String, s.unescape(doc[i+1:end], escaped)
+		field.Kind, field.Raw = String, s.unescape(doc[i+1:end:end], escaped)
 		return end + 1, faultNone
 	}
 	end, field.Kind, f = skipValue(doc, i, 1)
