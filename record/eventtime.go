@@ -37,8 +37,8 @@ var (
 const (
 	nanosPerSecond = 1_000_000_000
 	secondsPerDay  = 86_400
-	// noonlessEpoch is the number of days from 0000-03-01 to 1970-01-01.
-	noonlessEpoch = 719_468
+	// epochDays is the number of days from 0000-03-01 to 1970-01-01.
+	epochDays = 719_468
 )
 
 // ParseTime reads an RFC 3339 date and time with its zone, with at most 9 fraction digits. T and Z may be lower case, as RFC 3339
@@ -135,11 +135,8 @@ func numericZone(s []byte) (seconds int64, err error) {
 
 var monthDays = [13]uint8{0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
-// daysIn is the number of days of a month from 1 to 12; of another, 0.
+// daysIn is the number of days of a month from 1 to 12.
 func daysIn(year, month uint32) uint32 {
-	if month > 12 {
-		return 0
-	}
 	if month == 2 && year%4 == 0 && (year%100 != 0 || year%400 == 0) {
 		return 29
 	}
@@ -151,13 +148,9 @@ func daysIn(year, month uint32) uint32 {
 func daysSinceEpoch(year, month, day uint32) int64 {
 	y, m := int64(year), int64(month)
 	if m <= 2 {
-		y, m = y-1, m+12
+		y, m = y-1, m+12 // y is -1 at the start of year 0, which is out of range by centuries whatever the divisions below give
 	}
-	// Years before 0 do not occur but as year 0's January and February; the range check refuses both.
-	if y < 0 {
-		y, m = 0, 3
-	}
-	return 365*y + y/4 - y/100 + y/400 + (153*(m-3)+2)/5 + int64(day) - 1 - noonlessEpoch
+	return 365*y + y/4 - y/100 + y/400 + (153*(m-3)+2)/5 + int64(day) - 1 - epochDays
 }
 
 // timeOf joins seconds and nanoseconds, or returns ErrTimeRange.
