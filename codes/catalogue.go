@@ -5,6 +5,8 @@ var (
 	AccessDenied      = add("ACCESS_DENIED", ExitConfig, Fatal, "The broker does not let weir do that.", "Grant the operation named in the message, or use another principal.")
 	BrokerRefused     = add("BROKER_REFUSED", ExitRuntime, Retry, "The broker answered a request with an error.", "See the broker's own message; a run goes on from its last cut.")
 	BrokerUnreachable = add("BROKER_UNREACHABLE", ExitUnreachable, Retry, "No broker answered at the given addresses.", "Check --brokers, the network and that the broker runs; `weir broker` starts one for development.")
+	ChoiceRefused     = add("CHOICE_REFUSED", ExitUsage, Fatal, "An operator's choice does not fit what stands, or does not say who made it and why.", "See what stands with `weir why`, and choose what the message offers.")
+	ConfigInvalid     = add("CONFIG_INVALID", ExitConfig, Fatal, "A setting is out of its range or contradicts another; each is named.", "Mend every setting named in the message.")
 	DocumentInvalid   = add("DOCUMENT_INVALID", ExitConfig, Fatal, "A JSON document cannot be read strictly; the place is named.", "Mend the document at the place named.")
 	FlowInvalid       = add("FLOW_INVALID", ExitConfig, Fatal, "The flow file has errors; each is listed with its line and column.", "Mend every listed place; `weir lint FLOW` checks again.")
 	FileMissing       = add("FILE_MISSING", ExitConfig, Fatal, "A file or folder that was named does not exist or cannot be read.", "Check the path and its permissions.")
