@@ -14,10 +14,15 @@ const (
 	// BytesPerReorder is one record that waits for the watermark, without its id, key and inputs: its entry in the queue, with the
 	// slack of a queue that grows by doubling.
 	BytesPerReorder = 64
-	// BytesPerInput is one numeric input of a waiting record.
+	// BytesPerInput is one numeric input of a waiting record or of the open interval of a grid.
 	BytesPerInput = 16
 	// BytesPerKey is one key without its text and its operators: the entry in the table of keys and the bookkeeping beside it.
 	BytesPerKey = 160
+	// BytesPerRow is one row of results that is not yet committed, without its id, key and values; BytesPerValue one value of it.
+	BytesPerRow   = 16
+	BytesPerValue = 9
+	// GridIDBytes is what a grid adds to a key to name a tick: "@" and a time.
+	GridIDBytes = 31
 	// AssumedIDBytes and AssumedKeyBytes are how long event ids and keys are taken to be. Longer ones add their length.
 	AssumedIDBytes  = 64
 	AssumedKeyBytes = 64
@@ -58,16 +63,13 @@ type BoundItem struct {
 
 // MemoryBound is the bound for a run over a number of partitions in one process. Partitions below 1 count as 1.
 func (p *Plan) MemoryBound(partitions int) Bound {
-	state := 0
-	for _, n := range p.Nodes {
-		state += n.StateBytes
-	}
 	b := Bound{Partitions: max(1, partitions), Process: ProcessBytes}
+	inputs := BytesPerInput * len(p.Inputs)
 	b.add("event ids", p.Limits.IDs, BytesPerID, "limits.ids ids of any length, each a 128-bit hash with its event time and its share of the next cut")
-	b.add("waiting records", p.Limits.Reorder, BytesPerReorder+AssumedIDBytes+AssumedKeyBytes+BytesPerInput*len(p.Inputs),
-		fmt.Sprintf("limits.reorder records accepted and not yet released, with ids of %d bytes, keys of %d bytes and %d inputs", AssumedIDBytes, AssumedKeyBytes, len(p.Inputs)))
-	b.add("keys", p.Limits.Keys, BytesPerKey+AssumedKeyBytes+state,
-		fmt.Sprintf("limits.keys keys of %d bytes, each with %d bytes of operator state", AssumedKeyBytes, state))
+	b.add("waiting records", p.Limits.Reorder, BytesPerReorder+AssumedIDBytes+AssumedKeyBytes+inputs,
+		fmt.Sprintf("limits.reorder records accepted and not yet released, with ids of %d bytes, keys of %d bytes and %s", AssumedIDBytes, AssumedKeyBytes, plural(len(p.Inputs), "input")))
+	b.addKeys(p, inputs)
+	b.addRows(p)
 	b.add("records in flight", CreditRecords, BytesPerRecord, "the credit of a partition in records")
 	b.add("bytes in flight", 1, CreditBytes, "the credit of a partition in bytes; one batch that is larger may pass alone")
 	for _, item := range b.Items {
@@ -77,6 +79,31 @@ func (p *Plan) MemoryBound(partitions int) Bound {
 	b.Collector = live
 	b.Total = plus(plus(live, b.Collector), b.Process)
 	return b
+}
+
+// addKeys adds what is kept for each key: the states of the operators, and of a grid the values of the open interval.
+func (b *Bound) addKeys(p *Plan, inputs int) {
+	each, assumes := 0, ""
+	for _, n := range p.Nodes {
+		each += n.StateBytes
+	}
+	assumes = fmt.Sprintf("limits.keys keys of %d bytes, each with %d bytes of operator state", AssumedKeyBytes, each)
+	if p.ClockEvery > 0 {
+		each += inputs
+		assumes += " and the values of the open interval"
+	}
+	b.add("keys", p.Limits.Keys, BytesPerKey+AssumedKeyBytes+each, assumes)
+}
+
+// addRows adds the rows of results that one advance of the watermark can make.
+func (b *Bound) addRows(p *Plan) {
+	count, id, assumes := CreditRecords, AssumedIDBytes, "one for each waiting record and each in flight"
+	if p.ClockEvery > 0 {
+		id = AssumedKeyBytes + GridIDBytes
+		count += p.Limits.Ticks
+		assumes += ", and limits.ticks empty ones"
+	}
+	b.add("rows of results", count+p.Limits.Reorder, BytesPerRow+id+AssumedKeyBytes+BytesPerValue*len(p.Outputs), assumes)
 }
 
 func (b *Bound) add(name string, count, each int, assumes string) {
@@ -115,7 +142,7 @@ func (b Bound) Document() map[string]any {
 // String writes the bound as a table for people.
 func (b Bound) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "memory at most %s, with %d partitions\n", formatBytes(b.Total), b.Partitions)
+	fmt.Fprintf(&s, "memory at most %s, with %s\n", formatBytes(b.Total), plural(b.Partitions, "partition"))
 	for _, i := range b.Items {
 		fmt.Fprintf(&s, "  %-18s %10d × %-10s = %10s  %s\n", i.Name, i.Count, formatBytes(i.Each), formatBytes(i.Bytes), i.Assumes)
 	}
@@ -123,6 +150,14 @@ func (b Bound) String() string {
 	fmt.Fprintf(&s, "  %-18s %36s  what the heap may grow by between two collections, at GOGC=100\n", "collector", formatBytes(b.Collector))
 	fmt.Fprintf(&s, "  %-18s %36s  runtime, store and client of the source\n", "process", formatBytes(b.Process))
 	return s.String()
+}
+
+// plural writes a number of things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // formatBytes writes a size with a binary unit, rounded up: a bound is never shown below what it is.

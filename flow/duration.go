@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// maxDurationText is how long the spelling of a duration may be, in bytes.
+const maxDurationText = 64
+
 // maxDuration bounds every duration of a flow, so that sums with event times stay meaningful: a hundred years.
 const maxDuration = 36500 * day
 
@@ -33,7 +36,7 @@ var (
 // ParseDuration reads a duration as a flow file writes it: one or more decimal numbers, each with a unit of d, h, m, s, ms, us
 // (or µs) and ns, as in "1h30m" or "1.5s". A day has 24 hours. It must be a whole number of nanoseconds, of at most 36500d.
 func ParseDuration(s string) (time.Duration, error) {
-	if len(s) > 64 || !durationText.MatchString(s) {
+	if len(s) > maxDurationText || !durationText.MatchString(s) {
 		return 0, errors.New("is not a duration")
 	}
 	sum := new(big.Rat)

@@ -88,13 +88,18 @@ func (r *report) err(file string) error {
 	return &Errors{File: file, List: r.list, Omitted: r.omitted}
 }
 
-// quote shows a text of the file in a message: escaped, so that it cannot steer a terminal, and cut when it is long.
-func quote(s string) string {
+// quote shows a text of the file in a message: in quotes, escaped so that it cannot steer a terminal, and cut when it is long.
+func quote(s string) string { return `"` + printable(s) + `"` }
+
+// printable is quote without the quotes.
+func printable(s string) string {
 	const most = 40
-	if utf8.RuneCountInString(s) <= most {
-		return strconv.Quote(s)
+	end := ""
+	if utf8.RuneCountInString(s) > most {
+		s, end = string([]rune(s)[:most]), "…"
 	}
-	return strconv.Quote(string([]rune(s)[:most])) + "…"
+	q := strconv.Quote(s)
+	return q[1:len(q)-1] + end
 }
 
 // suggest is the cure for a word that is not known: the one that is nearly it, or all of them.

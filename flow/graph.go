@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -41,13 +42,12 @@ func (c *compiler) operators(n *node) {
 	if v := c.need(n, "", "outputs", "outputs: [ema3]"); v != nil {
 		outputs = c.outputs(v, byName)
 	}
-	if c.report.count() > before {
+	order := c.order(byName)
+	if c.unreadable || c.report.count() > before {
 		return
 	}
-	if order := c.order(specs, byName); c.report.count() == before {
-		c.unread(specs, outputs, byName)
-		c.link(order, outputs)
-	}
+	c.unread(specs, outputs, byName)
+	c.link(order, outputs)
 }
 
 // operatorCure suggests the name of an operator, or says how a field is read.
@@ -97,7 +97,7 @@ func (c *compiler) spec(n *node, path string) *spec {
 	if v == nil {
 		return s
 	}
-	name, ok := c.text(v, path+".type", "a type of operator", "type: ema")
+	name, ok := c.text(v, path+".type", "a type of operator", "known: "+strings.Join(c.registry.Names(), ", "))
 	if !ok {
 		return s
 	}
@@ -114,7 +114,7 @@ func (c *compiler) input(s *spec, n *node) {
 	path := s.path + ".input"
 	s.inputAt = n.at
 	if n.shape != mapping {
-		f, ok := c.text(n, path, "the name of a field or {operator: name}", "input: close or input: {operator: ema3}")
+		f, ok := c.anyText(n, path, "the name of a field or {operator: name}", "as in input: close or input: {operator: ema3}")
 		if ok {
 			s.field = c.fieldName(f, n.at, path)
 			c.use(s.field, path, asNumber, n.at)
@@ -211,13 +211,13 @@ func (c *compiler) names(specs []*spec) map[string]*spec {
 
 // order sorts operators so that each comes after what it reads; among those that are free to come next the smallest name does.
 // The order in the file therefore means nothing. Cycles are reported.
-func (c *compiler) order(specs []*spec, byName map[string]*spec) []*spec {
-	waiting := slices.Clone(specs)
+func (c *compiler) order(byName map[string]*spec) []*spec {
+	waiting := slices.Collect(maps.Values(byName))
 	slices.SortFunc(waiting, func(a, b *spec) int { return strings.Compare(a.name, b.name) })
 	done := map[string]bool{}
 	var out []*spec
 	for len(waiting) > 0 {
-		i := slices.IndexFunc(waiting, func(s *spec) bool { return s.from == "" || done[s.from] })
+		i := slices.IndexFunc(waiting, func(s *spec) bool { return done[s.from] || byName[s.from] == nil })
 		if i < 0 {
 			c.cycles(waiting, byName)
 			return nil

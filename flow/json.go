@@ -71,8 +71,12 @@ func (j *jsonReader) composite(n *node, path string, depth int) {
 	n.shape = mapping
 	for j.skip(','); j.src[j.i] != '}'; j.skip(',') {
 		at := j.pos
-		key, _ := j.text(path)
+		key, readable := j.text(path)
 		j.skip(':')
+		if readable == broken {
+			j.over()
+			continue
+		}
 		var value *node
 		n.set(j.report, key, at, path, func(path string) *node {
 			value = j.value(path, depth+1)

@@ -44,7 +44,7 @@ func (c *compiler) outputs(n *node, byName map[string]*spec) []output {
 func (c *compiler) output(n *node, path string, byName map[string]*spec) (output, bool) {
 	const example = "ema3 or {name: x, from: ema3}"
 	if n.shape != mapping {
-		s, ok := c.text(n, path, "the name of an operator or a mapping", example)
+		s, ok := c.text(n, path, "the name of an operator or a mapping", "as in "+example)
 		return output{s, s}, ok && c.known(s, n.at, path, byName)
 	}
 	c.mapping(n, path, example, "name", "from")
@@ -54,7 +54,7 @@ func (c *compiler) output(n *node, path string, byName map[string]*spec) (output
 	}
 	o := output{name: c.name(name, path+".name", word, wordCure)}
 	var ok bool
-	o.from, ok = c.text(from, path+".from", "the name of an operator", example)
+	o.from, ok = c.text(from, path+".from", "the name of an operator", "as in "+example)
 	return o, ok && c.known(o.from, from.at, path+".from", byName) && o.name != ""
 }
 

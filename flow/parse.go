@@ -63,7 +63,7 @@ func Parse(file string, src []byte, reg *operators.Registry) (*Plan, error) {
 	if root == nil {
 		return nil, r.err(file)
 	}
-	c := &compiler{report: r, registry: reg, plan: &Plan{}}
+	c := &compiler{report: r, registry: reg, plan: &Plan{}, unreadable: r.count() > 0}
 	c.flow(root)
 	if root.loose && r.count() > 0 {
 		// JSON with a comma too few can be YAML that means something else: say so beside the errors that it then has.
@@ -84,6 +84,8 @@ type compiler struct {
 	registry *operators.Registry
 	plan     *Plan
 	uses     []use
+	// unreadable says that the document has values that could not be read: they are reported, and what they mean is not known.
+	unreadable bool
 }
 
 // flow compiles the document.
@@ -130,7 +132,7 @@ func (c *compiler) version(n *node) bool {
 		c.report.add(n.at, "flow", "is missing", `a flow starts with "flow: `+Version+`"`)
 		return true
 	}
-	s, ok := c.text(v, "flow", "the version of the flow language", "flow: "+Version)
+	s, ok := c.text(v, "flow", "the version of the flow language", "write flow: "+Version)
 	if ok && s != Version {
 		c.report.add(v.at, "flow", "unknown version "+quote(s), "this weir reads "+Version)
 		return false
@@ -190,7 +192,7 @@ func (c *compiler) selectValues(n *node) {
 func (c *compiler) selectValue(n *node, path string) (string, bool) {
 	s, ok := n.value, n.shape == integer
 	if !ok {
-		s, ok = c.text(n, path, "a text or an integer", `equals: "1"`)
+		s, ok = c.anyText(n, path, "a text or an integer", `as in equals: "1"`)
 	}
 	if ok && len(s) > maxSelectValue {
 		c.report.add(n.at, path, fmt.Sprintf("has %d bytes, more than %d", len(s), maxSelectValue), "select by a shorter text")

@@ -31,28 +31,41 @@ func (c *compiler) wrong(n *node, path, want, cure string) {
 		return
 	}
 	is := n.shape.String()
-	if n.shape == number || n.shape == integer || n.shape == boolean {
-		is += ": " + printable(n.value)
+	switch n.shape {
+	case number, integer:
+		is = "the number " + printable(n.value)
+	case boolean:
+		is = printable(n.value)
 	}
 	c.report.add(n.at, path, fmt.Sprintf("must be %s, is %s", want, is), cure)
 }
 
 // text reads a text.
-func (c *compiler) text(n *node, path, want, example string) (string, bool) {
-	switch n.shape {
-	case text:
-		return n.value, true
-	case integer, number, boolean:
-		c.wrong(n, path, want, fmt.Sprintf(`if the text %s is meant, put it in quotes: "%s"`, printable(n.value), printable(n.value)))
-	default:
-		c.wrong(n, path, want, "as in "+example)
+func (c *compiler) text(n *node, path, want, cure string) (string, bool) {
+	if n.shape != text {
+		c.wrong(n, path, want, cure)
+		return "", false
 	}
-	return "", false
+	return n.value, true
+}
+
+// anyText reads a text that may be any. A number in its place may be meant as a text.
+func (c *compiler) anyText(n *node, path, want, cure string) (string, bool) {
+	switch n.shape {
+	case integer, number, boolean:
+		cure = quotesCure(n)
+	}
+	return c.text(n, path, want, cure)
+}
+
+// quotesCure is for a number, or a word that stands for a value, where its spelling may be meant.
+func quotesCure(n *node) string {
+	return fmt.Sprintf(`if the text %[1]s is meant, put it in quotes: "%[1]s"`, printable(n.value))
 }
 
 // field reads the name of a field of the records.
 func (c *compiler) field(n *node, path string) string {
-	s, ok := c.text(n, path, "the name of a field of the records", "key: instrument")
+	s, ok := c.anyText(n, path, "the name of a field of the records", fieldCure)
 	if !ok {
 		return ""
 	}
@@ -62,11 +75,11 @@ func (c *compiler) field(n *node, path string) string {
 func (c *compiler) fieldName(s string, at pos, path string) string {
 	switch {
 	case s == "":
-		c.report.add(at, path, "is an empty name", "name a field of the records")
+		c.report.add(at, path, "is an empty name", fieldCure)
 	case len(s) > maxFieldName:
-		c.report.add(at, path, fmt.Sprintf("is a name of %d bytes, more than %d", len(s), maxFieldName), "name a field of the records")
+		c.report.add(at, path, fmt.Sprintf("is a name of %d bytes, more than %d", len(s), maxFieldName), fieldCure)
 	case strings.ContainsFunc(s, unicode.IsControl):
-		c.report.add(at, path, "is a name with a control character", "name a field of the records")
+		c.report.add(at, path, "is a name with a control character", fieldCure)
 	default:
 		return s
 	}
@@ -75,7 +88,11 @@ func (c *compiler) fieldName(s string, at pos, path string) string {
 
 // name reads a name of the given spelling.
 func (c *compiler) name(n *node, path string, pattern *regexp.Regexp, cure string) string {
-	s, ok := c.text(n, path, "a name", cure)
+	wrongCure := cure
+	if n.shape != text && pattern.MatchString(n.value) {
+		wrongCure = quotesCure(n)
+	}
+	s, ok := c.text(n, path, "a name", wrongCure)
 	if !ok {
 		return ""
 	}
@@ -87,18 +104,19 @@ func (c *compiler) name(n *node, path string, pattern *regexp.Regexp, cure strin
 }
 
 const (
+	fieldCure    = "write the name alone, as in event_time"
 	flowNameCure = "lower-case letters, digits, dots, dashes and underscores, from a letter or digit, at most 63: instrument-1-ema"
 	wordCure     = "letters, digits and underscores, from a letter, at most 63: ema_3"
 )
 
 // duration reads a duration of at least least.
 func (c *compiler) duration(n *node, path string, least time.Duration) time.Duration {
-	const example = "a number with its unit, of d, h, m, s, ms, us, ns: 90s or 1h30m"
+	const cure = "write a number with its unit, of d, h, m, s, ms, us, ns: 90s or 1h30m"
 	if n.shape == integer || n.shape == number {
 		c.wrong(n, path, "a duration", "add the unit, of d, h, m, s, ms, us, ns: "+strings.TrimPrefix(printable(n.value), "-")+"s")
 		return least
 	}
-	s, ok := c.text(n, path, "a duration", example)
+	s, ok := c.text(n, path, "a duration", cure)
 	if !ok {
 		return least
 	}
@@ -107,7 +125,7 @@ func (c *compiler) duration(n *node, path string, least time.Duration) time.Dura
 	case err != nil && strings.HasPrefix(s, "-"):
 		c.report.add(n.at, path, fmt.Sprintf("must be at least %s, is %s", FormatDuration(least), quote(s)), "remove the sign")
 	case err != nil:
-		c.report.add(n.at, path, fmt.Sprintf("%s %s", quote(s), err), example)
+		c.report.add(n.at, path, fmt.Sprintf("%s %s", quote(s), err), cure+", at most "+FormatDuration(maxDuration))
 	case d < least:
 		c.report.add(n.at, path, fmt.Sprintf("must be at least %s, is %s", FormatDuration(least), FormatDuration(d)), "write "+FormatDuration(least)+" or more")
 	default:
@@ -134,7 +152,7 @@ func (c *compiler) integer(n *node, path string, least, most int64) int64 {
 
 // oneOf reads one of a few words.
 func (c *compiler) oneOf(n *node, path string, words []string) (string, bool) {
-	s, ok := c.text(n, path, "one of "+strings.Join(words, ", "), words[0])
+	s, ok := c.text(n, path, "one of "+strings.Join(words, ", "), "write "+strings.Join(words, " or "))
 	if !ok {
 		return "", false
 	}

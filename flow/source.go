@@ -167,6 +167,11 @@ func syntaxError(src []byte, err error, r *report) {
 	if jsonSyntaxError(src, r, "is not JSON: ") {
 		return
 	}
+	at := firstText(src, line)
+	if tabIndents(src, at) {
+		r.add(at, "", "is not YAML: a tab indents this line", "indent with spaces")
+		return
+	}
 	cure := "check the YAML around this line"
 	for _, c := range syntaxCures {
 		if strings.Contains(message, c.message) {
@@ -174,7 +179,22 @@ func syntaxError(src []byte, err error, r *report) {
 			break
 		}
 	}
-	r.add(firstText(src, line), "", "is not YAML: "+message, cure)
+	r.add(at, "", "is not YAML: "+message, cure)
+}
+
+// tabIndents says whether a tab stands before the first text of a line.
+func tabIndents(src []byte, first pos) bool {
+	at := cursor{src: src, pos: pos{1, 1}}
+	for at.i < len(src) && at.pos.line < first.line {
+		at.step()
+	}
+	for at.i < len(src) && at.pos != first {
+		if src[at.i] == '\t' {
+			return true
+		}
+		at.step()
+	}
+	return false
 }
 
 // jsonSyntaxError reports where a file that looks like JSON is none. It knows the exact place.

@@ -3,7 +3,6 @@ package flow
 import (
 	"fmt"
 	"regexp"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -149,9 +148,6 @@ func (c converter) allowed(n *yaml.Node, at pos, path string) bool {
 	}
 	return false
 }
-
-// printable is a text of the file as it stands, without the quotes of quote.
-func printable(s string) string { return strings.Trim(quote(s), `"`) }
 
 // set adds a field to a mapping unless it is there already.
 func (n *node) set(r *report, key string, at pos, path string, value func(path string) *node) {
