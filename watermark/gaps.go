@@ -76,6 +76,8 @@ type Gap struct {
 type gaps struct {
 	index map[string]int32
 	keys  []sequence
+	// changed says of each part of KeysPerPart keys whether it changed since it was last saved.
+	changed []bool
 	// slab holds the ranges; free the unused slots; heap the open ones, oldest anchor first.
 	slab []span
 	free []int32
@@ -180,10 +182,7 @@ func (g *gaps) report(kind GapKind, key int32, first, last int64, anchor record.
 func (g *gaps) number(key string, seq int64, t record.EventTime) {
 	k, ok := g.index[key]
 	if !ok {
-		k = int32(len(g.keys))
-		key = strings.Clone(key)
-		g.index[key] = k
-		g.keys = append(g.keys, sequence{key: key, last: seq, at: t})
+		g.append(sequence{key: strings.Clone(key), last: seq, at: t})
 		return
 	}
 	s := &g.keys[k]
@@ -195,6 +194,17 @@ func (g *gaps) number(key string, seq int64, t record.EventTime) {
 		g.jump(k, s.last+1, seq-1, s.at)
 	}
 	s.last, s.at = seq, t
+	g.changed[k/KeysPerPart] = true
+}
+
+func (g *gaps) append(s sequence) {
+	k := len(g.keys)
+	g.index[s.key] = int32(k)
+	g.keys = append(g.keys, s)
+	if k%KeysPerPart == 0 {
+		g.changed = append(g.changed, true)
+	}
+	g.changed[k/KeysPerPart] = true
 }
 
 func (g *gaps) jump(k int32, first, last int64, anchor record.EventTime) {
@@ -214,6 +224,7 @@ func (g *gaps) behind(k int32, seq int64, t record.EventTime) {
 	s := &g.slab[id]
 	old := *s
 	g.report(GapFilled, k, seq, seq, old.anchor)
+	g.changed[k/KeysPerPart] = true
 	upper := max(old.anchor, t)
 	switch {
 	case old.first == old.last:
@@ -292,6 +303,7 @@ func (g *gaps) add(s span) int32 {
 
 func (g *gaps) remove(id int32) {
 	s := g.slab[id]
+	g.changed[s.key/KeysPerPart] = true
 	i, _ := g.find(s.key, s.first)
 	open := &g.keys[s.key].open
 	*open = slices.Delete(*open, i, i+1)

@@ -206,6 +206,49 @@ func restarted(t *testing.T, p *Partition) *Partition {
 	return q
 }
 
+// TestPartsAreTheSnapshot saves only the parts that changed, as a cut does: together they are always the whole state.
+func TestPartsAreTheSnapshot(t *testing.T) {
+	seeds(t, 20, func(t *testing.T, r *rand.Rand) {
+		p := NewPartition(10, 200)
+		var saved [][]byte
+		skipped := 0
+		for cut := range 60 {
+			for range r.IntN(200) {
+				at := record.EventTime(cut*20 + r.IntN(40))
+				key := fmt.Sprint("key", r.IntN(1+20*cut))
+				p.Sequence(key, int64(r.IntN(30)), at)
+				if r.IntN(3) > 0 {
+					p.Observe(at)
+				}
+				if r.IntN(20) == 0 {
+					p.CloseGap(key, int64(r.IntN(30)))
+				}
+			}
+			for part := range p.Parts() {
+				switch {
+				case part == len(saved):
+					saved = append(saved, p.AppendPart(nil, part))
+				case p.Changed(part):
+					saved[part] = p.AppendPart(nil, part)
+				default:
+					skipped++
+				}
+			}
+			p.Saved()
+			whole := slices.Concat(saved...)
+			if !bytes.Equal(whole, p.Snapshot(nil)) {
+				t.Fatalf("cut %d: the saved parts are not the state", cut)
+			}
+			if r.IntN(4) == 0 {
+				p = restarted(t, p)
+			}
+		}
+		if skipped == 0 {
+			t.Fatal("every part changed at every cut: the test shows nothing")
+		}
+	})
+}
+
 // TestMissingEventIsOnTime is what gaps are for: when a key's numbers and times rise together and the jump is seen while W is still at
 // or below the event before it, the missing event is not late, however far the rest of the partition has moved on within the hold.
 func TestMissingEventIsOnTime(t *testing.T) {

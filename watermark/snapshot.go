@@ -13,32 +13,62 @@ var ErrSnapshot = errors.New("watermark: the snapshot is damaged or of another v
 
 const version = 1
 
-// Snapshot appends the state to dst. Equal states give equal bytes. All numbers are big endian, times and sequence numbers as two's
-// complement in 8 bytes:
+// KeysPerPart is the number of keys whose sequence numbers stand in one part of the state.
+const KeysPerPart = 256
+
+// Snapshot appends the state to dst: all parts in order. Equal states give equal bytes. All numbers are big endian, times and
+// sequence numbers as two's complement in 8 bytes:
 //
-//	version 1 │ input 1 │ polls 4 │ max event time 8 │ W 8 │ keys 4
-//	per key, in the order of first sight: length 4 │ key │ last number 8 │ its time 8 │ ranges 4
-//	  per range, lowest number first:     first 8 │ last 8 │ anchor 8
+//	part 0      version 1 │ input 1 │ polls 4 │ max event time 8 │ W 8 │ keys 4
+//	part 1, 2…  KeysPerPart keys in the order of first sight, the last part what remains
+//	  per key                             length 4 │ key │ last number 8 │ its time 8 │ ranges 4
+//	  per range, lowest number first      first 8 │ last 8 │ anchor 8
 func (p *Partition) Snapshot(dst []byte) []byte {
+	for part := range p.Parts() {
+		dst = p.AppendPart(dst, part)
+	}
+	return dst
+}
+
+// Parts is the number of parts of the state: 1 where the flow names no sequence field. It never shrinks.
+func (p *Partition) Parts() int { return 1 + len(p.gaps.changed) }
+
+// Changed says whether a part may differ from what it was at the last Saved, so that a cut costs what changed and not what stands.
+// Part 0 always counts as changed.
+func (p *Partition) Changed(part int) bool { return part == 0 || p.gaps.changed[part-1] }
+
+// Saved marks every part as unchanged: the caller has taken the changed ones. After Restore nothing counts as changed.
+func (p *Partition) Saved() { clear(p.gaps.changed) }
+
+// AppendPart appends one part of the state to dst. The parts in order, one after the other, are what Restore takes.
+func (p *Partition) AppendPart(dst []byte, part int) []byte {
 	be := binary.BigEndian
-	dst = append(dst, version, byte(p.input))
-	dst = be.AppendUint32(dst, uint32(p.polls))
-	dst = be.AppendUint64(dst, uint64(p.max))
-	dst = be.AppendUint64(dst, uint64(p.w))
-	dst = be.AppendUint32(dst, uint32(len(p.gaps.keys)))
-	for i := range p.gaps.keys {
-		k := &p.gaps.keys[i]
-		dst = be.AppendUint32(dst, uint32(len(k.key)))
-		dst = append(dst, k.key...)
-		dst = be.AppendUint64(dst, uint64(k.last))
-		dst = be.AppendUint64(dst, uint64(k.at))
-		dst = be.AppendUint32(dst, uint32(len(k.open)))
-		for _, id := range k.open {
-			s := &p.gaps.slab[id]
-			dst = be.AppendUint64(dst, uint64(s.first))
-			dst = be.AppendUint64(dst, uint64(s.last))
-			dst = be.AppendUint64(dst, uint64(s.anchor))
-		}
+	if part == 0 {
+		dst = append(dst, version, byte(p.input))
+		dst = be.AppendUint32(dst, uint32(p.polls))
+		dst = be.AppendUint64(dst, uint64(p.max))
+		dst = be.AppendUint64(dst, uint64(p.w))
+		return be.AppendUint32(dst, uint32(len(p.gaps.keys)))
+	}
+	from := (part - 1) * KeysPerPart
+	for i := range p.gaps.keys[from:min(from+KeysPerPart, len(p.gaps.keys))] {
+		dst = p.gaps.appendKey(dst, &p.gaps.keys[from+i])
+	}
+	return dst
+}
+
+func (g *gaps) appendKey(dst []byte, k *sequence) []byte {
+	be := binary.BigEndian
+	dst = be.AppendUint32(dst, uint32(len(k.key)))
+	dst = append(dst, k.key...)
+	dst = be.AppendUint64(dst, uint64(k.last))
+	dst = be.AppendUint64(dst, uint64(k.at))
+	dst = be.AppendUint32(dst, uint32(len(k.open)))
+	for _, id := range k.open {
+		s := &g.slab[id]
+		dst = be.AppendUint64(dst, uint64(s.first))
+		dst = be.AppendUint64(dst, uint64(s.last))
+		dst = be.AppendUint64(dst, uint64(s.anchor))
 	}
 	return dst
 }
@@ -65,6 +95,7 @@ func (p *Partition) Restore(src []byte) error {
 		return fmt.Errorf("%w: cut short or too long", ErrSnapshot)
 	}
 	q.told, q.quiet = q.w, q.max
+	q.Saved()
 	*p = q
 	return nil
 }
@@ -72,13 +103,11 @@ func (p *Partition) Restore(src []byte) error {
 func (g *gaps) restore(r *reader) error {
 	for n := r.uint32(); n > 0 && !r.bad; n-- {
 		s := sequence{key: string(r.bytes(int64(r.uint32()))), last: int64(r.uint64()), at: r.time()}
-		k := int32(len(g.keys))
 		if _, twice := g.index[s.key]; twice {
 			return fmt.Errorf("%w: key %q stands twice", ErrSnapshot, s.key)
 		}
-		g.index[s.key] = k
-		g.keys = append(g.keys, s)
-		if err := g.restoreSpans(r, k); err != nil {
+		g.append(s)
+		if err := g.restoreSpans(r, int32(len(g.keys)-1)); err != nil {
 			return err
 		}
 	}
