@@ -1,0 +1,133 @@
+package controltest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/partitions"
+)
+
+// Contents is everything that a journal holds of one run.
+type Contents struct {
+	State      control.RunState
+	Blobs      map[int32][]partitions.StateBlob
+	Outputs    map[int32][]partitions.Rows
+	Quarantine []partitions.Quarantined
+	Decisions  []partitions.Decision
+}
+
+// Read collects a run's contents. It opens the run under the header, so a run that is not there is created; an ended run is read like
+// any other.
+func Read(ctx context.Context, j control.Journal, h control.RunHeader) (Contents, error) {
+	var c Contents
+	var err error
+	if c.State, err = j.OpenRun(ctx, h); err != nil && !codes.Has(err, codes.RunFinished) {
+		return c, fmt.Errorf("open: %w", err)
+	}
+	c.Blobs, c.Outputs = map[int32][]partitions.StateBlob{}, map[int32][]partitions.Rows{}
+	for _, p := range c.State.Header.Partitions {
+		if c.Blobs[p], err = ReadBlobs(ctx, j, h.RunID, p); err != nil {
+			return c, fmt.Errorf("blobs of partition %d: %w", p, err)
+		}
+		if c.Outputs[p], err = ReadOutputs(ctx, j, h.RunID, p); err != nil {
+			return c, fmt.Errorf("outputs of partition %d: %w", p, err)
+		}
+	}
+	err = j.Quarantine(ctx, h.RunID, func(q partitions.Quarantined) error {
+		c.Quarantine = append(c.Quarantine, q)
+		return nil
+	})
+	if err != nil {
+		return c, fmt.Errorf("quarantine: %w", err)
+	}
+	err = j.Decisions(ctx, h.RunID, func(d partitions.Decision) error {
+		c.Decisions = append(c.Decisions, d)
+		return nil
+	})
+	if err != nil {
+		return c, fmt.Errorf("decisions: %w", err)
+	}
+	return c, nil
+}
+
+// ReadBlobs collects copies of the blobs of a partition that stand.
+func ReadBlobs(ctx context.Context, j control.Journal, runID string, p int32) ([]partitions.StateBlob, error) {
+	var out []partitions.StateBlob
+	err := j.LoadBlobs(ctx, runID, p, func(b partitions.StateBlob) error {
+		out = append(out, partitions.StateBlob{Name: b.Name, Data: append([]byte{}, b.Data...)})
+		return nil
+	})
+	return out, err
+}
+
+// ReadOutputs collects copies of a partition's rows, one element an epoch.
+func ReadOutputs(ctx context.Context, j control.Journal, runID string, p int32) ([]partitions.Rows, error) {
+	var out []partitions.Rows
+	err := j.Outputs(ctx, runID, p, func(r partitions.Rows) error {
+		r.Data = bytes.Clone(r.Data)
+		out = append(out, r)
+		return nil
+	})
+	return out, err
+}
+
+// Diff names the first difference between two contents in a short sentence, or is "".
+func Diff(want, got Contents) string {
+	if d := diffState(want.State, got.State); d != "" {
+		return d
+	}
+	for _, p := range want.State.Header.Partitions {
+		if d := diffList(fmt.Sprintf("partition %d: blob", p), want.Blobs[p], got.Blobs[p]); d != "" {
+			return d
+		}
+		if d := diffList(fmt.Sprintf("partition %d: rows of run", p), want.Outputs[p], got.Outputs[p]); d != "" {
+			return d
+		}
+	}
+	if d := diffList("quarantined record", want.Quarantine, got.Quarantine); d != "" {
+		return d
+	}
+	return diffList("decision", want.Decisions, got.Decisions)
+}
+
+func diffState(want, got control.RunState) string {
+	if want.Epoch != got.Epoch || want.Status != got.Status || want.Watermark != got.Watermark {
+		return fmt.Sprintf("epoch %d %s watermark %s, want %d %s %s", got.Epoch, got.Status, got.Watermark, want.Epoch, want.Status, want.Watermark)
+	}
+	if !reflect.DeepEqual(want.Header, got.Header) {
+		return fmt.Sprintf("header %+v, want %+v", got.Header, want.Header)
+	}
+	if len(want.Cuts) != len(got.Cuts) {
+		return fmt.Sprintf("%d cuts, want %d", len(got.Cuts), len(want.Cuts))
+	}
+	for p, w := range want.Cuts {
+		if g, ok := got.Cuts[p]; !ok || !reflect.DeepEqual(w, g) {
+			return fmt.Sprintf("cut of partition %d: %+v, want %+v", p, g, w)
+		}
+	}
+	return ""
+}
+
+func diffList[T any](what string, want, got []T) string {
+	for i := range min(len(want), len(got)) {
+		if !reflect.DeepEqual(want[i], got[i]) {
+			return fmt.Sprintf("%s %d: %s, want %s", what, i, brief(got[i]), brief(want[i]))
+		}
+	}
+	if len(want) != len(got) {
+		return fmt.Sprintf("%s: %d of them, want %d", what, len(got), len(want))
+	}
+	return ""
+}
+
+func brief(x any) string {
+	s := fmt.Sprintf("%+v", x)
+	if len(s) > 300 {
+		s = s[:300] + "…"
+	}
+	return s
+}

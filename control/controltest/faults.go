@@ -1,0 +1,126 @@
+package controltest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/weirstream/weir/codes"
+)
+
+// Op is an operation of a journal into which a fault can be injected.
+type Op string
+
+// The operations.
+const (
+	OpOpen       Op = "open run"
+	OpCommit     Op = "commit"
+	OpLoadBlobs  Op = "load blobs"
+	OpOutputs    Op = "outputs"
+	OpQuarantine Op = "quarantine"
+	OpDecisions  Op = "decisions"
+)
+
+// Fault is something that goes wrong once, in one call of one operation.
+type Fault struct {
+	Op Op
+	// Call counts the calls of Op from the injection on: 1 is the next one.
+	Call int
+	// After makes it happen when the operation has taken effect: a commit stands and its answer is lost. Otherwise it happens before
+	// anything was done.
+	After bool
+	// Do is called first, if it is not nil. It may do anything: block until the test lets it go on, panic, commit as another process.
+	Do func()
+	// Err is what the operation returns. With nil it goes on as if nothing had happened.
+	Err error
+}
+
+// FailCommit is a fault by which the n-th commit from now on fails; nothing of it stands.
+func FailCommit(n int) Fault {
+	return Fault{Op: OpCommit, Call: n, Err: codes.New(codes.StoreUnavailable, "injected: the commit did not reach the store")}
+}
+
+// LoseAnswer is a fault by which the n-th commit from now on stands although its caller is told that it failed.
+func LoseAnswer(n int) Fault {
+	return Fault{Op: OpCommit, Call: n, After: true, Err: codes.New(codes.StoreUnavailable, "injected: the answer to a commit was lost")}
+}
+
+type armedFault struct {
+	Fault
+	// due is the number of the call, counted over the life of the journal.
+	due int
+}
+
+// Inject arms faults. Several may wait for one call; they happen in the order of injection, until one returns an error.
+func (m *Memory) Inject(faults ...Fault) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range faults {
+		if f.Call < 1 {
+			panic("controltest: a fault's call is 1 or more")
+		}
+		m.armed = append(m.armed, &armedFault{Fault: f, due: m.calls[f.Op] + f.Call})
+	}
+}
+
+// Fired says how many faults have happened.
+func (m *Memory) Fired() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.fired
+}
+
+// Pending are the faults that have not happened yet.
+func (m *Memory) Pending() []Fault {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []Fault
+	for _, a := range m.armed {
+		out = append(out, a.Fault)
+	}
+	return out
+}
+
+// AllFired fails a test whose faults did not all happen: it has shown nothing about them.
+func (m *Memory) AllFired(t testing.TB) {
+	t.Helper()
+	for _, f := range m.Pending() {
+		t.Errorf("controltest: the fault at call %d of %q (after: %t) did not happen", f.Call, f.Op, f.After)
+	}
+}
+
+// begin numbers a call of op.
+func (m *Memory) begin(op Op) (call int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls[op]++
+	return m.calls[op]
+}
+
+// fault lets happen what is due before or after a call, and returns its error.
+func (m *Memory) fault(op Op, call int, after bool) error {
+	for {
+		f := m.take(op, call, after)
+		if f == nil {
+			return nil
+		}
+		if f.Do != nil {
+			f.Do()
+		}
+		if f.Err != nil {
+			return f.Err
+		}
+	}
+}
+
+func (m *Memory) take(op Op, call int, after bool) *armedFault {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, f := range m.armed {
+		if f.Op == op && f.due == call && f.After == after {
+			m.armed = slices.Delete(m.armed, i, i+1)
+			m.fired++
+			return f
+		}
+	}
+	return nil
+}

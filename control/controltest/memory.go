@@ -1,0 +1,387 @@
+package controltest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/record"
+)
+
+// Memory is a journal in memory. It follows the same rules as a store and is stricter with its callers: bytes that are valid during a
+// call only are overwritten after it. It outlives Close, so that a test can stop and start what uses it.
+type Memory struct {
+	mu     sync.Mutex
+	runs   map[string]*memoryRun
+	calls  map[Op]int
+	armed  []*armedFault
+	fired  int
+	closed int
+}
+
+type memoryRun struct {
+	header             control.RunHeader
+	status             control.RunStatus
+	epoch              uint64
+	watermark          record.EventTime
+	created, committed time.Time
+	partitions         map[int32]*memoryPartition
+}
+
+type memoryPartition struct {
+	// cut is nil until the first commit.
+	cut        *partitions.Cut
+	blobs      map[string][]byte
+	outputs    []partitions.Rows
+	quarantine []partitions.Quarantined
+	decisions  []partitions.Decision
+}
+
+var (
+	_ control.Journal   = (*Memory)(nil)
+	_ control.RunLister = (*Memory)(nil)
+)
+
+// NewMemory makes an empty journal.
+func NewMemory() *Memory { return &Memory{runs: map[string]*memoryRun{}, calls: map[Op]int{}} }
+
+// OpenRun is control.Journal's.
+func (m *Memory) OpenRun(ctx context.Context, h control.RunHeader) (state control.RunState, err error) {
+	err = m.do(ctx, OpOpen, func() error {
+		if err := h.Validate(); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		r := m.runs[h.RunID]
+		if r == nil {
+			r = &memoryRun{header: h, status: control.RunOpen, watermark: record.NoTime, created: time.Now(), partitions: map[int32]*memoryPartition{}}
+			r.header.Partitions = slices.Sorted(slices.Values(h.Partitions))
+			r.add(r.header.Partitions)
+			m.runs[h.RunID] = r
+		}
+		stands, added, err := control.CheckOpen(r.status, r.header, h)
+		r.header = stands
+		r.add(added)
+		if err == nil || codes.Has(err, codes.RunFinished) {
+			state = r.state()
+		}
+		return err
+	})
+	if err != nil && !codes.Has(err, codes.RunFinished) {
+		return control.RunState{}, err
+	}
+	return state, err
+}
+
+func (r *memoryRun) add(ps []int32) {
+	for _, p := range ps {
+		r.partitions[p] = &memoryPartition{blobs: map[string][]byte{}}
+	}
+}
+
+func (r *memoryRun) state() control.RunState {
+	s := control.RunState{Header: r.header, Status: r.status, Epoch: r.epoch, Watermark: r.watermark, Cuts: map[int32]partitions.Cut{}}
+	s.Header.Partitions = slices.Clone(r.header.Partitions)
+	for p, mp := range r.partitions {
+		if mp.cut != nil {
+			s.Cuts[p] = *mp.cut
+		}
+	}
+	return s
+}
+
+// Commit is control.Journal's.
+func (m *Memory) Commit(ctx context.Context, c control.Commit) error {
+	return m.do(ctx, OpCommit, func() error {
+		if err := c.Validate(); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		r, err := m.run(c.RunID)
+		if err != nil {
+			return err
+		}
+		if err := r.check(c); err != nil {
+			return err
+		}
+		for _, p := range c.Partitions {
+			r.partitions[p.Cut.Partition].apply(p)
+		}
+		r.epoch, r.status, r.watermark, r.committed = c.Epoch, c.Status, c.Watermark, time.Now()
+		return nil
+	})
+}
+
+// check applies every rule before anything is changed.
+func (r *memoryRun) check(c control.Commit) error {
+	if err := control.CheckCommit(r.status, r.epoch, c); err != nil {
+		return err
+	}
+	if c.Watermark < r.watermark {
+		return codes.New(codes.Internal, "run %q: the merged watermark would go back from %s to %s", c.RunID, r.watermark, c.Watermark)
+	}
+	for _, p := range c.Partitions {
+		mp := r.partitions[p.Cut.Partition]
+		if mp == nil {
+			return unknownPartition(c.RunID, p.Cut.Partition)
+		}
+		stored := partitions.Cut{Watermark: record.NoTime}
+		if mp.cut != nil {
+			stored = *mp.cut
+		}
+		if err := control.CheckCut(c.RunID, stored, p.Cut); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (mp *memoryPartition) apply(p control.PartitionCommit) {
+	cut := p.Cut
+	cut.Put, cut.Delete = nil, nil
+	mp.cut = &cut
+	for _, name := range p.Cut.Delete {
+		delete(mp.blobs, name)
+	}
+	for _, b := range p.Cut.Put {
+		mp.blobs[strings.Clone(b.Name)] = bytes.Clone(b.Data)
+	}
+	if p.Rows.Count > 0 {
+		rows := p.Rows
+		rows.Data = bytes.Clone(rows.Data)
+		mp.outputs = append(mp.outputs, rows)
+	}
+	for _, q := range p.Quarantine {
+		q.Partition, q.Key, q.Value = cut.Partition, bytes.Clone(q.Key), bytes.Clone(q.Value)
+		mp.quarantine = append(mp.quarantine, q)
+	}
+	for _, d := range p.Decisions {
+		d.Partition = cut.Partition
+		mp.decisions = append(mp.decisions, d)
+	}
+}
+
+// LoadBlobs is control.Journal's.
+func (m *Memory) LoadBlobs(ctx context.Context, runID string, partition int32, fn func(partitions.StateBlob) error) error {
+	return m.do(ctx, OpLoadBlobs, func() error {
+		var blobs []partitions.StateBlob
+		err := m.partition(runID, partition, func(mp *memoryPartition) {
+			for _, name := range slices.Sorted(maps.Keys(mp.blobs)) {
+				blobs = append(blobs, partitions.StateBlob{Name: name, Data: append([]byte{}, mp.blobs[name]...)})
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for _, b := range blobs {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := fn(b); err != nil {
+				return err
+			}
+			spoil(b.Data)
+		}
+		return nil
+	})
+}
+
+// Outputs is control.Journal's.
+func (m *Memory) Outputs(ctx context.Context, runID string, partition int32, fn func(partitions.Rows) error) error {
+	return m.do(ctx, OpOutputs, func() error {
+		var outputs []partitions.Rows
+		err := m.partition(runID, partition, func(mp *memoryPartition) {
+			// Stored rows are never changed, so the copies for fn can be made one at a time.
+			outputs = slices.Clone(mp.outputs)
+		})
+		if err != nil {
+			return err
+		}
+		for _, rows := range outputs {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			rows.Data = bytes.Clone(rows.Data)
+			if err := fn(rows); err != nil {
+				return err
+			}
+			spoil(rows.Data)
+		}
+		return nil
+	})
+}
+
+// spoil shows a receiver that kept what was valid during its call only.
+func spoil(b []byte) {
+	for i := range b {
+		b[i] = 0xDB
+	}
+}
+
+// Quarantine is control.Journal's.
+func (m *Memory) Quarantine(ctx context.Context, runID string, fn func(partitions.Quarantined) error) error {
+	return m.do(ctx, OpQuarantine, func() error {
+		var all []partitions.Quarantined
+		err := m.everyPartition(runID, func(mp *memoryPartition) {
+			for _, q := range mp.quarantine {
+				q.Key, q.Value = bytes.Clone(q.Key), bytes.Clone(q.Value)
+				all = append(all, q)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		slices.SortStableFunc(all, func(a, b partitions.Quarantined) int {
+			return byPosition(a.Partition, b.Partition, a.Position, b.Position)
+		})
+		return each(ctx, all, fn)
+	})
+}
+
+// Decisions is control.Journal's.
+func (m *Memory) Decisions(ctx context.Context, runID string, fn func(partitions.Decision) error) error {
+	return m.do(ctx, OpDecisions, func() error {
+		var all []partitions.Decision
+		err := m.everyPartition(runID, func(mp *memoryPartition) { all = append(all, mp.decisions...) })
+		if err != nil {
+			return err
+		}
+		slices.SortStableFunc(all, func(a, b partitions.Decision) int {
+			return byPosition(a.Partition, b.Partition, a.Position, b.Position)
+		})
+		return each(ctx, all, fn)
+	})
+}
+
+func byPosition(p, q int32, a, b record.Position) int {
+	if p != q {
+		return int(p) - int(q)
+	}
+	return a.Cmp(b)
+}
+
+func each[T any](ctx context.Context, all []T, fn func(T) error) error {
+	for _, x := range all {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := fn(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Runs is control.RunLister's.
+func (m *Memory) Runs(context.Context) ([]control.RunInfo, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []control.RunInfo
+	for _, id := range slices.Sorted(maps.Keys(m.runs)) {
+		r := m.runs[id]
+		s := r.state()
+		info := control.RunInfo{Header: s.Header, Status: s.Status, Epoch: s.Epoch, Watermark: s.Watermark, Created: r.created, Committed: r.committed}
+		for _, cut := range s.Cuts {
+			info.Counts = sum(info.Counts, cut.Counts)
+		}
+		out = append(out, info)
+	}
+	return out, nil
+}
+
+func sum(a, b partitions.Counts) partitions.Counts {
+	return partitions.Counts{
+		Records: a.Records + b.Records, Consumed: a.Consumed + b.Consumed, Filtered: a.Filtered + b.Filtered, Omitted: a.Omitted + b.Omitted,
+		Duplicates: a.Duplicates + b.Duplicates, Late: a.Late + b.Late, Future: a.Future + b.Future, Outputs: a.Outputs + b.Outputs,
+	}
+}
+
+// Close counts; what the journal holds stays, and it can be used on.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed++
+	return nil
+}
+
+// Closed says how often Close was called.
+func (m *Memory) Closed() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closed
+}
+
+// Epoch is the epoch that a run stands at; 0 when there is no such run.
+func (m *Memory) Epoch(runID string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.runs[runID]; r != nil {
+		return r.epoch
+	}
+	return 0
+}
+
+func (m *Memory) run(runID string) (*memoryRun, error) {
+	r := m.runs[runID]
+	if r == nil {
+		return nil, codes.New(codes.RunUnknown, "the journal holds no run %q", runID)
+	}
+	return r, nil
+}
+
+func (m *Memory) partition(runID string, partition int32, read func(*memoryPartition)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, err := m.run(runID)
+	if err != nil {
+		return err
+	}
+	mp := r.partitions[partition]
+	if mp == nil {
+		return unknownPartition(runID, partition)
+	}
+	read(mp)
+	return nil
+}
+
+func (m *Memory) everyPartition(runID string, read func(*memoryPartition)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, err := m.run(runID)
+	if err != nil {
+		return err
+	}
+	for _, p := range r.header.Partitions {
+		read(r.partitions[p])
+	}
+	return nil
+}
+
+func unknownPartition(runID string, partition int32) error {
+	return codes.New(codes.Internal, "run %q has no partition %d", runID, partition)
+}
+
+// do runs one operation between the faults before and after it.
+func (m *Memory) do(ctx context.Context, op Op, act func() error) error {
+	call := m.begin(op)
+	if err := m.fault(op, call, false); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("control/controltest: %s: %w", op, err)
+	}
+	if err := act(); err != nil {
+		return err
+	}
+	return m.fault(op, call, true)
+}

@@ -1,0 +1,30 @@
+// Package sqlite keeps the journal in one SQLite file: the embedded default, for one machine. It needs nothing installed and no cgo.
+//
+// # What is promised, and by what
+//
+//   - A commit that was acknowledged survives a kill and a power cut. Journal mode is WAL with synchronous=FULL: the transaction's pages
+//     are appended to the file PATH-wal and synced before Commit returns. (NORMAL would be several times faster for tiny commits, and a
+//     power cut could then take back epochs that were acknowledged. A commit is one second's work by default, so its price is small.)
+//     The disk must honour a sync; network file systems are not supported, since WAL needs shared memory.
+//   - A commit is all or nothing: one transaction, BEGIN IMMEDIATE to COMMIT, that starts with a compare-and-set on the run's epoch.
+//   - A damaged file is noticed. Every row carries a CRC-32C of its contents, checked whenever it is read, and the rows that belong to a
+//     partition are counted; so whatever a broken disk changes, what is read is what was written or JOURNAL_CORRUPT.
+//   - An error of Commit other than a refusal is "unknown". It may be certain that nothing stands (the disk was full, the context was
+//     cancelled before COMMIT) but it need not be: when the sync of a COMMIT fails, the pages are in the file and may be found there
+//     after a restart. OpenRun tells.
+//
+// # Connections
+//
+// One connection writes, so that commits of one process never wait for each other in SQLite's lock. Any number read, each from a
+// snapshot of its own; in WAL mode readers and the writer do not wait for each other. Another process's writer is waited for, for
+// BusyTimeout. Two processes on one run are told apart by the compare-and-set.
+//
+// # The file
+//
+// It is created with mode 0600, in a folder that must exist: a folder that is missing is rather a misspelt path than a wish. Beside it
+// SQLite keeps PATH-wal and PATH-shm while it is open, with the same mode. Copy the three together, or use SQLite's own backup.
+// The file must not be opened by other code of the same process: closing it there would drop SQLite's locks.
+//
+// The table schema_version says which migrations were applied. They only go forward, each in one transaction; a file of a newer version
+// is refused, untouched. So is a SQLite file of another program.
+package sqlite

@@ -1,0 +1,78 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const (
+	selectRuns = `SELECT id, run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, partitions, created_ns, committed_ns, crc FROM runs`
+	selectCuts = `SELECT run, partition, epoch, next, watermark, finished, records, consumed, filtered, omitted, duplicates, late, future, outputs,
+		blobs, parts, quarantined, decided, crc FROM cuts`
+	selectBlobs      = `SELECT name, crc, data FROM blobs WHERE run = ? AND partition = ? ORDER BY name`
+	selectOutputs    = `SELECT epoch, part, parts, rows, first, last, crc, data FROM outputs WHERE run = ? AND partition = ? ORDER BY epoch, part`
+	selectQuarantine = `SELECT partition, position, epoch, n, reason, detail, event_id, event_time, crc, key IS NULL, key, value IS NULL, value
+		FROM quarantine WHERE run = ? ORDER BY partition, position, epoch, n`
+	selectDecisions = `SELECT partition, position, epoch, n, kind, detail, crc FROM decisions WHERE run = ? ORDER BY partition, position, epoch, n`
+
+	insertRun = `INSERT INTO runs (run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, partitions, created_ns, committed_ns, crc, id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateHeader = `UPDATE runs SET source_id = ?, source_group = ?, partitions = ?, crc = ? WHERE id = ?`
+	insertCut    = `INSERT INTO cuts (run, partition, epoch, next, watermark, finished, records, consumed, filtered, omitted, duplicates, late, future, outputs,
+		blobs, parts, quarantined, decided, crc) VALUES (?, ?, 0, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ?)`
+
+	// The compare-and-set: no row is changed unless the run still stands at the epoch before.
+	updateRun = `UPDATE runs SET status = ?, epoch = ?, watermark = ?, committed_ns = ?, crc = ? WHERE id = ? AND epoch = ? AND status = 'OPEN'`
+	updateCut = `UPDATE cuts SET epoch = ?, next = ?, watermark = ?, finished = ?, records = ?, consumed = ?, filtered = ?, omitted = ?, duplicates = ?, late = ?, future = ?, outputs = ?,
+		blobs = ?, parts = ?, quarantined = ?, decided = ?, crc = ? WHERE run = ? AND partition = ?`
+	updateBlob   = `UPDATE blobs SET crc = ?, data = ? WHERE run = ? AND partition = ? AND name = ?`
+	insertBlob   = `INSERT INTO blobs (crc, data, run, partition, name) VALUES (?, ?, ?, ?, ?)`
+	deleteBlob   = `DELETE FROM blobs WHERE run = ? AND partition = ? AND name = ?`
+	insertOutput = `INSERT INTO outputs (run, partition, epoch, part, parts, rows, first, last, crc, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+	insertQuarantine = `INSERT INTO quarantine (run, partition, position, epoch, n, reason, detail, event_id, event_time, crc, key, value) VALUES `
+	quarantineWidth  = 12
+	insertDecisions  = `INSERT INTO decisions (run, partition, position, epoch, n, kind, detail, crc) VALUES `
+	decisionsWidth   = 8
+)
+
+// batches are how many rows one insert of quarantine or decisions takes. A commit uses the largest that it can fill.
+var batches = [...]int{64, 8, 1}
+
+// statements of the writing connection, prepared once.
+type statements struct {
+	run, cut, updateRun, updateCut, updateBlob, insertBlob, deleteBlob, insertOutput *sql.Stmt
+	quarantine, decisions                                                            [len(batches)]*sql.Stmt
+}
+
+func (st *statements) prepare(ctx context.Context, db *sql.DB) error {
+	var errs []error
+	prepare := func(to **sql.Stmt, text string) {
+		var err error
+		if *to, err = db.PrepareContext(ctx, text); err != nil {
+			errs = append(errs, fmt.Errorf("prepare %q: %w", text, err))
+		}
+	}
+	prepare(&st.run, selectRuns+` WHERE run_id = ?`)
+	prepare(&st.cut, selectCuts+` WHERE run = ? AND partition = ?`)
+	prepare(&st.updateRun, updateRun)
+	prepare(&st.updateCut, updateCut)
+	prepare(&st.updateBlob, updateBlob)
+	prepare(&st.insertBlob, insertBlob)
+	prepare(&st.deleteBlob, deleteBlob)
+	prepare(&st.insertOutput, insertOutput)
+	for i, n := range batches {
+		prepare(&st.quarantine[i], insertQuarantine+tuples(n, quarantineWidth))
+		prepare(&st.decisions[i], insertDecisions+tuples(n, decisionsWidth))
+	}
+	return errors.Join(errs...)
+}
+
+// tuples writes n value lists of a width: (?, ?), (?, ?).
+func tuples(n, width int) string {
+	one := "(?" + strings.Repeat(", ?", width-1) + ")"
+	return one + strings.Repeat(", "+one, n-1)
+}
