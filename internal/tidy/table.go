@@ -1,0 +1,173 @@
+package tidy
+
+// Module is the path that imports of our own packages start with.
+const Module = "github.com/weirstream/weir"
+
+// Row is what one package may do. A package without a row may not exist: whoever adds one declares it here, with its reason.
+// A row may be there before its package: the table is the plan of the house.
+type Row struct {
+	// Package is the folder from the root of the module; "." is the root itself.
+	Package string
+	// Imports are the packages of this module that files other than tests may import; "sources/*" is all below sources, "*" is all.
+	// Tests may import any.
+	Imports []string
+	// Vendors are the third parties, as import path prefixes, that the package may import; TestVendors only in its tests.
+	Vendors, TestVendors []string
+	// Pure packages start no goroutine, read no clock and do no I/O; see pure.go.
+	Pure bool
+	// Globals are package variables that a pure package may write to, while it is initialised.
+	Globals []string
+	// Why is the reason for the row.
+	Why string
+}
+
+// Third parties, by the import path prefix of each.
+const (
+	kfake      = "github.com/twmb/franz-go/pkg/kfake"
+	protoactor = "github.com/asynkron/protoactor-go"
+	sqlite     = "modernc.org/sqlite"
+	yaml       = "go.yaml.in/yaml/v3"
+	xxh3       = "github.com/zeebo/xxh3"
+	cobra      = "github.com/spf13/cobra"
+	datadriven = "github.com/cockroachdb/datadriven"
+	jsonschema = "github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// franz is the Kafka client: all of franz-go but kfake, which is a broker.
+var franz = []string{"github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr",
+	"github.com/twmb/franz-go/pkg/kmsg", "github.com/twmb/franz-go/pkg/kversion", "github.com/twmb/franz-go/pkg/sasl"}
+
+// core is what edges and drivers build on: the pure machines and their vocabulary.
+var core = []string{"record", "codes", "flow", "flow/operators", "watermark", "backpressure", "partitions"}
+
+// with is core and more.
+func with(more ...string) []string { return append(append([]string(nil), core...), more...) }
+
+// Table says who may import whom. Arrows point down:
+//
+//	             cmd/weir                              wiring: flags to ports to services
+//	  ┌─────────────┴─────────────┐
+//	server                     weirtest                surfaces: for people, for tests
+//	  ┌─────────────┬─────────────┐
+//	actors                      batch                  drivers: unbounded runs, bounded runs
+//	  │     (only through ports)   │
+//	sources/*     sinks/*     checkpoint/*  control/*  edges: the only code that meets a vendor (replay wraps them)
+//	  └─────────────┬─────────────┘
+//	flow   partitions   watermark   backpressure       core: pure; no goroutine, no clock, no I/O
+//	                │
+//	             record, codes                         vocabulary (metrics: names, beside it)
+var Table = []Row{
+	// Vocabulary.
+	{Package: "codes", Pure: true, Globals: []string{"catalogue"},
+		Why: "The catalogue of error codes; everybody needs it, so it needs nobody. It fills itself while it is initialised."},
+	{Package: "record", Imports: []string{"codes"}, Pure: true,
+		Why: "Values only: whatever they import, every package has."},
+	{Package: "metrics", Imports: []string{"codes", "record"},
+		Why: "Names of metrics, beside the vocabulary."},
+
+	// Core.
+	{Package: "watermark", Imports: []string{"record", "codes"}, TestVendors: []string{datadriven}, Pure: true,
+		Why: "The rules of event time, free of everything else, so that scripts test them."},
+	{Package: "backpressure", Imports: []string{"record", "codes"}, TestVendors: []string{datadriven}, Pure: true,
+		Why: "The state machine and its credits: who pauses what is decided elsewhere."},
+	{Package: "flow/operators", Imports: []string{"record"}, TestVendors: []string{datadriven}, Pure: true,
+		Why: "Users implement this interface: it must drag nothing in."},
+	{Package: "flow", Imports: []string{"flow/operators", "record", "codes"}, Vendors: []string{yaml}, TestVendors: []string{datadriven, jsonschema}, Pure: true,
+		Why: "The only reader of YAML. The schema that it exports is checked by a third party, in tests."},
+	{Package: "partitions", Imports: core, Vendors: []string{xxh3}, TestVendors: []string{datadriven}, Pure: true,
+		Why: "The machine of one partition joins the core; event ids are remembered as 128-bit hashes."},
+
+	// Sources.
+	{Package: "sources", Imports: core,
+		Why: "A port names no vendor."},
+	{Package: "sources/kafka", Imports: with("sources", "metrics"), Vendors: franz, TestVendors: []string{kfake},
+		Why: "One of the two edges that meet franz-go."},
+	{Package: "sources/kinesis", Imports: with("sources", "metrics"),
+		Why: "The edge that will meet Kinesis."},
+	{Package: "sources/logfile", Imports: with("sources", "internal/atomicfile"),
+		Why: "The arrival log needs no vendor."},
+	{Package: "sources/sourcetest", Imports: with("sources"),
+		Why: "One suite for every source: it knows the port alone."},
+
+	// Sinks.
+	{Package: "sinks", Imports: core,
+		Why: "A port names no vendor."},
+	{Package: "sinks/emit", Imports: with("sinks", "control", "internal/atomicfile"),
+		Why: "The emit document is made of what the journal's port holds, and written as a whole or not at all."},
+	{Package: "sinks/file", Imports: with("sinks", "internal/atomicfile"),
+		Why: "Files need no vendor."},
+	{Package: "sinks/kafka", Imports: with("sinks", "metrics"), Vendors: franz, TestVendors: []string{kfake},
+		Why: "One of the two edges that meet franz-go."},
+	{Package: "sinks/postgres", Imports: with("sinks", "control", "metrics"),
+		Why: "Commits in the transaction of the journal."},
+	{Package: "sinks/kinesis", Imports: with("sinks", "metrics"),
+		Why: "The edge that will meet Kinesis."},
+	{Package: "sinks/clickhouse", Imports: with("sinks", "metrics"),
+		Why: "The edge that will meet ClickHouse."},
+	{Package: "sinks/sinktest", Imports: with("sinks"),
+		Why: "One suite for every sink: it knows the port alone."},
+
+	// Control plane and checkpoints.
+	{Package: "control", Imports: core,
+		Why: "The port of the journal and its rules."},
+	{Package: "control/sqlite", Imports: with("control", "metrics"), Vendors: []string{sqlite},
+		Why: "The only package that meets SQLite."},
+	{Package: "control/postgres", Imports: with("control", "metrics"),
+		Why: "The only package that will meet PostgreSQL."},
+	{Package: "control/controltest", Imports: with("control"),
+		Why: "One suite for every store: it knows the port alone."},
+	{Package: "checkpoint", Imports: core,
+		Why: "The port of blob stores and the manifest."},
+	{Package: "checkpoint/dir", Imports: with("checkpoint", "internal/atomicfile"),
+		Why: "Blobs in a folder."},
+	{Package: "checkpoint/postgres", Imports: with("checkpoint"),
+		Why: "Blobs in PostgreSQL."},
+	{Package: "checkpoint/s3", Imports: with("checkpoint"),
+		Why: "Blobs in object storage."},
+	{Package: "checkpoint/checkpointtest", Imports: with("checkpoint"),
+		Why: "One suite for every blob store."},
+
+	// Drivers.
+	{Package: "replay", Imports: with("sources", "sources/*", "sinks", "sinks/*", "internal/atomicfile"),
+		Why: "Builds arrival logs and publishes them: it wraps the edges, through which alone it meets a vendor."},
+	{Package: "batch", Imports: with("sources", "sinks", "sinks/emit"),
+		Why: "A bounded run needs no actors and no store."},
+	{Package: "actors", Imports: with("actors/shell", "sources", "sinks", "control", "checkpoint", "metrics"),
+		Why: "Ports only: what stands behind them is chosen by cmd."},
+	{Package: "actors/shell", Imports: []string{"record", "codes"}, Vendors: []string{protoactor},
+		Why: "The only package that meets protoactor."},
+	{Package: "actors/actortest", Imports: []string{"actors/shell", "record", "codes"},
+		Why: "The kit of actor tests works on any actor of the shell."},
+
+	// Surfaces.
+	{Package: "server", Imports: with("sources", "sinks", "control", "checkpoint", "metrics", "actors", "batch"),
+		Why: "Shows what the drivers report."},
+	{Package: "weirtest", Imports: []string{"*"},
+		Why: "The kit of flow authors runs the real engine."},
+	{Package: ".", Imports: []string{"*"},
+		Why: "The root is the way in for a newcomer."},
+	{Package: "cmd/weir", Imports: []string{"*"}, Vendors: []string{cobra},
+		Why: "Wiring: the only place that chooses edges."},
+
+	// What the project needs for itself.
+	{Package: "internal/atomicfile", Imports: []string{"codes"},
+		Why: "Whole-or-nothing files, for every edge that writes one."},
+	{Package: "internal/devbroker", Imports: []string{"codes", "record"}, Vendors: append([]string{kfake}, franz...),
+		Why: "The embedded broker of development: kfake, and franz-go to ask it."},
+	{Package: "internal/devbroker/child", Imports: []string{"internal/devbroker", "codes"},
+		Why: "The broker in a process of its own, for benchmarks and drills."},
+	{Package: "internal/fixture",
+		Why: "The golden input, embedded."},
+	{Package: "internal/parity", Imports: []string{"*"},
+		Why: "Runs all three modes and compares them."},
+	{Package: "internal/bench", Imports: []string{"*"}, Vendors: append([]string{xxh3}, franz...),
+		Why: "Its baselines are the loops that a user would write by hand against the vendors."},
+	{Package: "internal/gendocs", Imports: with("metrics"),
+		Why: "Generates docs from the catalogues."},
+	{Package: "internal/gendocs/cmd", Imports: []string{"internal/gendocs"},
+		Why: "The command for it."},
+	{Package: "internal/testreport",
+		Why: "Runs the tests and counts what was skipped."},
+	{Package: "internal/tidy",
+		Why: "This table."},
+}
