@@ -1,0 +1,112 @@
+package kafka
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/weirstream/weir/record"
+)
+
+const (
+	// decodedRecordBytes is what a record costs beside its bytes: kgo's record and the pointer to it, and weir's.
+	decodedRecordBytes = int64(unsafe.Sizeof(kgo.Record{}) + unsafe.Sizeof(uintptr(0)) + unsafe.Sizeof(record.Record{}))
+
+	// What a pool keeps for reuse. Beyond it memory goes to the garbage collector.
+	keepSlices  = 32
+	keepRecords = 128 << 10
+	keepBytes   = 16 << 20
+)
+
+// pool keeps slices for reuse: at most keepSlices, and at most limit elements in all. Safe for concurrent use.
+type pool[T any] struct {
+	mu    sync.Mutex
+	free  [][]T
+	held  int
+	limit int
+}
+
+// get returns a slice with room for n elements, and an unknown length.
+func (p *pool[T]) get(n int) []T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.free) - 1; i >= 0; i-- {
+		if s := p.free[i]; cap(s) >= n {
+			p.held -= cap(s)
+			p.free = slices.Delete(p.free, i, i+1)
+			return s
+		}
+	}
+	return make([]T, n)
+}
+
+func (p *pool[T]) put(s []T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) < keepSlices && p.held+cap(s) <= p.limit {
+		p.free = append(p.free, s)
+		p.held += cap(s)
+	}
+}
+
+// fetchMemory is the pool that kgo decodes fetches into. kgo gives the slices back when every record in them was recycled.
+type fetchMemory struct {
+	records pool[kgo.Record]
+	bytes   pool[byte]
+	// ratio is by how much the batches of late grow when they are decompressed; it sizes new buffers.
+	ratio atomic.Int64
+}
+
+func newFetchMemory() *fetchMemory {
+	m := &fetchMemory{}
+	m.records.limit, m.bytes.limit = keepRecords, keepBytes
+	m.ratio.Store(4)
+	return m
+}
+
+// GetRecords implements kgo.PoolRecords.
+func (m *fetchMemory) GetRecords(n int) []kgo.Record { return m.records.get(n) }
+
+// PutRecords implements kgo.PoolRecords.
+func (m *fetchMemory) PutRecords(s []kgo.Record) { m.records.put(s) }
+
+// GetDecompressBytes implements kgo.PoolDecompressBytes. A guess that is too small is grown by the decompressor.
+func (m *fetchMemory) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
+	return m.bytes.get(min(len(compressed)*int(m.ratio.Load()), keepBytes/4))
+}
+
+// PutDecompressBytes implements kgo.PoolDecompressBytes.
+func (m *fetchMemory) PutDecompressBytes(s []byte) { m.bytes.put(s) }
+
+// errInflated ends the decoding of an answer whose batches grew too large. It is no fault of the log: the records before are
+// delivered, and the next fetch goes on at the batch that was left.
+var errInflated = errors.New("the answer decompresses to more than the limit; the rest is fetched again")
+
+// inflater bounds what is decompressed between two polls. Each batch alone is bounded by the decompressor within.
+type inflater struct {
+	within kgo.Decompressor
+	memory *fetchMemory
+	limit  int64
+	used   atomic.Int64
+}
+
+// Decompress implements kgo.Decompressor.
+func (d *inflater) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
+	if d.used.Load() >= d.limit {
+		return nil, errInflated
+	}
+	out, err := d.within.Decompress(src, codec)
+	if err == nil {
+		d.used.Add(int64(len(out)))
+		if len(src) > 0 {
+			d.memory.ratio.Store(int64(min(len(out)/len(src)+1, 64)))
+		}
+	}
+	return out, err
+}
+
+// reset starts the next stretch: the client's buffer was taken.
+func (d *inflater) reset() { d.used.Store(0) }
