@@ -48,7 +48,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		sum.Add(sum, n.Mul(n, new(big.Rat).SetInt64(int64(unitSize(part[2])))))
 	}
 	if sum.Cmp(new(big.Rat).SetInt64(int64(maxDuration))) > 0 {
-		return 0, fmt.Errorf("is longer than %s", FormatDuration(maxDuration))
+		return 0, fmt.Errorf("is longer than %s, the longest there is", FormatDuration(maxDuration))
 	}
 	if !sum.IsInt() {
 		return 0, errors.New("is not a whole number of nanoseconds")

@@ -178,7 +178,11 @@ func (c *compiler) param(n *node, path string, p operators.Param) (any, bool) {
 		v = c.float(n, path)
 	case operators.Duration:
 		least, _ := p.Min.(time.Duration)
-		v = c.duration(n, path, max(0, least))
+		most, bounded := p.Max.(time.Duration)
+		if !bounded {
+			most = maxDuration
+		}
+		v = c.duration(n, path, max(0, least), most)
 	default:
 		v, _ = c.oneOf(n, path, p.Enum)
 	}

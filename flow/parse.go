@@ -229,7 +229,7 @@ func (c *compiler) time(n *node) {
 func (c *compiler) bounds(n *node) {
 	p := c.plan
 	if v := n.get("lateness"); v != nil {
-		p.Lateness = c.duration(v, "lateness", 0)
+		p.Lateness = c.duration(v, "lateness", 0, maxDuration)
 	}
 	p.MaxFutureSkew = DefaultMaxFutureSkew
 	if v := n.get("max_future_skew"); v != nil {
@@ -239,13 +239,13 @@ func (c *compiler) bounds(n *node) {
 		case v.shape == text && strings.EqualFold(v.value, off), v.shape == boolean:
 			c.report.add(v.at, "max_future_skew", "must be a duration or off, is "+printable(v.value), "write off in small letters")
 		default:
-			p.MaxFutureSkew = c.duration(v, "max_future_skew", 1)
+			p.MaxFutureSkew = c.duration(v, "max_future_skew", 1, maxDuration)
 		}
 	}
 	p.DedupeHorizon = DefaultDedupeHorizon
 	if v := n.get("dedupe"); v != nil && c.mapping(v, "dedupe", "dedupe: {horizon: 1h}", "horizon") {
 		if h := c.need(v, "dedupe", "horizon", "dedupe: {horizon: 1h}"); h != nil {
-			p.DedupeHorizon = c.duration(h, "dedupe.horizon", 0)
+			p.DedupeHorizon = c.duration(h, "dedupe.horizon", 0, maxDuration)
 		}
 	}
 }
@@ -261,7 +261,7 @@ func (c *compiler) sequence(n *node) {
 		c.use(c.plan.SequenceField, "sequence.field", asInteger, v.at)
 	}
 	if v := c.need(n, "sequence", "gap_hold", example); v != nil {
-		c.plan.GapHold = c.duration(v, "sequence.gap_hold", 1)
+		c.plan.GapHold = c.duration(v, "sequence.gap_hold", 1, maxDuration)
 	}
 }
 
@@ -273,7 +273,7 @@ func (c *compiler) clock(n *node) {
 	case n.shape == mapping:
 		c.mapping(n, "clock", "clock: {every: 1m}", "every")
 		if v := c.need(n, "clock", "every", "clock: {every: 1m}"); v != nil {
-			c.plan.ClockEvery = c.duration(v, "clock.every", 1)
+			c.plan.ClockEvery = c.duration(v, "clock.every", 1, maxDuration)
 		}
 	case n.shape == text:
 		cure := "write event or {every: 1m}"

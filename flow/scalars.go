@@ -109,8 +109,8 @@ const (
 	wordCure     = "letters, digits and underscores, from a letter, at most 63: ema_3"
 )
 
-// duration reads a duration of at least least.
-func (c *compiler) duration(n *node, path string, least time.Duration) time.Duration {
+// duration reads a duration within bounds, both inclusive.
+func (c *compiler) duration(n *node, path string, least, most time.Duration) time.Duration {
 	const cure = "write a number with its unit, of d, h, m, s, ms, us, ns: 90s or 1h30m"
 	if n.shape == integer || n.shape == number {
 		c.wrong(n, path, "a duration", "add the unit, of d, h, m, s, ms, us, ns: "+strings.TrimPrefix(printable(n.value), "-")+"s")
@@ -125,9 +125,11 @@ func (c *compiler) duration(n *node, path string, least time.Duration) time.Dura
 	case err != nil && strings.HasPrefix(s, "-"):
 		c.report.add(n.at, path, fmt.Sprintf("must be at least %s, is %s", FormatDuration(least), quote(s)), "remove the sign")
 	case err != nil:
-		c.report.add(n.at, path, fmt.Sprintf("%s %s", quote(s), err), cure+", at most "+FormatDuration(maxDuration))
+		c.report.add(n.at, path, fmt.Sprintf("%s %s", quote(s), err), cure)
 	case d < least:
 		c.report.add(n.at, path, fmt.Sprintf("must be at least %s, is %s", FormatDuration(least), FormatDuration(d)), "write "+FormatDuration(least)+" or more")
+	case d > most:
+		c.report.add(n.at, path, fmt.Sprintf("must be at most %s, is %s", FormatDuration(most), FormatDuration(d)), "write "+FormatDuration(most)+" or less")
 	default:
 		return d
 	}

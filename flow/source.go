@@ -105,7 +105,9 @@ func readYAML(src []byte, r *report) *node {
 		r.add(pos{1, 1}, "", "the file is empty", `a flow starts with "flow: `+Version+`"`)
 		return nil
 	}
-	root := converter{r}.node(doc.Content[0], "", 0)
+	end := cursor{src: src, pos: pos{1, 1}}
+	end.to(len(src))
+	root := converter{r, end.pos}.node(doc.Content[0], "", 0)
 	root.loose = true
 	switch err := d.Decode(&more); {
 	case errors.Is(err, io.EOF):

@@ -82,11 +82,23 @@ func plainShape(s string) shape {
 }
 
 // converter turns a parsed YAML document into nodes and refuses what a flow file may not use.
-type converter struct{ report *report }
+type converter struct {
+	report *report
+	// end is the end of the file. The YAML reader places an empty value at the end one line further when no line end is there.
+	end pos
+}
+
+// at is the place of n, in the file.
+func (c converter) at(n *yaml.Node) pos {
+	if n.Line > c.end.line {
+		return c.end
+	}
+	return pos{n.Line, n.Column}
+}
 
 // node converts n, which stands depth levels below the document.
 func (c converter) node(n *yaml.Node, path string, depth int) *node {
-	out := &node{at: pos{n.Line, n.Column}}
+	out := &node{at: c.at(n)}
 	if !c.allowed(n, out.at, path) {
 		return out
 	}
@@ -117,7 +129,7 @@ func (c converter) node(n *yaml.Node, path string, depth int) *node {
 
 // entry adds one field to a mapping.
 func (c converter) entry(to *node, key, value *yaml.Node, path string, depth int) {
-	at := pos{key.Line, key.Column}
+	at := c.at(key)
 	switch {
 	case key.Kind == yaml.AliasNode:
 		c.allowed(key, at, path)
