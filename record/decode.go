@@ -127,19 +127,16 @@ func (d *decoder) leave() {
 	d.i++
 }
 
-// next reads what follows an element of an array or object: a comma and something after it, or the closing bracket.
+// next reads what follows an element, as the lexer's next does, and steps out at the closing bracket.
 func (d *decoder) next(closing byte, otherwise fault) (more bool, err error) {
-	switch d.peek() {
-	case ',':
-		if d.i++; d.peek() == closing {
-			return false, d.refuse(faultTrailingComma)
-		}
-		return true, nil
-	case closing:
-		d.leave()
-		return false, nil
+	var f fault
+	if d.i, more, f = next(d.src, d.i, closing, otherwise); f != faultNone {
+		return false, d.refuse(f)
 	}
-	return false, d.refuse(otherwise)
+	if !more {
+		d.depth--
+	}
+	return more, nil
 }
 
 func (d *decoder) array() (any, error) {

@@ -223,6 +223,24 @@ func nonFinite(b []byte, i int) int {
 	return 0
 }
 
+// next reads what follows an element of an array or object: a comma and the white space after it, when more follows, or the closing
+// bracket. otherwise is the fault when it is neither.
+func next(b []byte, i int, closing byte, otherwise fault) (end int, more bool, f fault) {
+	if i = skipSpace(b, i); i == len(b) {
+		return i, false, faultEnd
+	}
+	switch b[i] {
+	case ',':
+		if i = skipSpace(b, i+1); i < len(b) && b[i] == closing {
+			return i, false, faultTrailingComma
+		}
+		return i, true, faultNone
+	case closing:
+		return i + 1, false, faultNone
+	}
+	return i, false, otherwise
+}
+
 // word checks that a literal stands at i and returns its end, or where it differs.
 func word(b []byte, i int, literal string) (end int, f fault) {
 	if len(b)-i >= len(literal) && string(b[i:i+len(literal)]) == literal {

@@ -105,25 +105,16 @@ func (s *Scanner) Scan(doc []byte, out []Field) error {
 	if s.text = s.text[:0]; cap(s.text) > maxScratch {
 		s.text = nil
 	}
-	i, f := start(doc)
-	if f == faultNone && doc[i] != '{' {
-		f = faultNotObject
-	}
-	if f != faultNone {
-		return refuse(doc, i, f)
-	}
-	if i = skipSpace(doc, i+1); i < len(doc) && doc[i] == '}' {
-		return s.end(doc, i+1)
-	}
 	var spare Field // takes the values that nobody named
-	for last := 0; ; {
+	i, more, f := open(doc)
+	for last := 0; more && f == faultNone; {
 		at := i
 		key := &s.keys[s.keys[last].next]
 		if n := len(key.text); n > 0 && n < len(doc)-i && string(doc[i:i+n]) == key.text {
 			last = s.keys[last].next
 			i += n
 		} else if last, i, f = s.learn(doc, i, last); f != faultNone {
-			return refuse(doc, i, f)
+			break
 		}
 		field := &spare
 		if n := s.keys[last].field; n >= 0 {
@@ -134,33 +125,32 @@ func (s *Scanner) Scan(doc []byte, out []Field) error {
 		if i < len(doc) && doc[i] <= ' ' {
 			i = skipSpace(doc, i)
 		}
-		if i, f = s.value(doc, i, field); f != faultNone {
-			return refuse(doc, i, f)
-		}
-		if i < len(doc) && doc[i] <= ' ' {
-			i = skipSpace(doc, i)
-		}
-		switch {
-		case i < len(doc) && doc[i] == ',':
-			if i++; i < len(doc) && doc[i] != '"' {
-				if i = skipSpace(doc, i); i < len(doc) && doc[i] == '}' {
-					return refuse(doc, i, faultTrailingComma)
-				}
-			}
-		case i < len(doc) && doc[i] == '}':
-			return s.end(doc, i+1)
-		default:
-			return refuse(doc, i, faultObjectNext)
+		if i, f = s.value(doc, i, field); f == faultNone {
+			i, more, f = next(doc, i, '}', faultObjectNext)
 		}
 	}
+	if f == faultNone {
+		if i = skipSpace(doc, i); i == len(doc) {
+			return nil
+		}
+		f = faultTrailing
+	}
+	return refuse(doc, i, f)
 }
 
-// end checks that nothing follows the document.
-func (s *Scanner) end(doc []byte, i int) error {
-	if i = skipSpace(doc, i); i != len(doc) {
-		return refuse(doc, i, faultTrailing)
+// open reads the opening brace of a document. more says that something follows before the closing one, which is read too otherwise.
+func open(doc []byte) (end int, more bool, f fault) {
+	end, f = start(doc)
+	if f == faultNone && doc[end] != '{' {
+		f = faultNotObject
 	}
-	return nil
+	if f != faultNone {
+		return end, false, f
+	}
+	if end = skipSpace(doc, end+1); end < len(doc) && doc[end] == '}' {
+		return end + 1, false, faultNone
+	}
+	return end, true, faultNone
 }
 
 // learn reads a key and the colon after it, and remembers that it followed the key last. known is 0 for a key that is not
@@ -268,29 +258,19 @@ func skipArray(doc []byte, i, depth int) (end int, f fault) {
 	if i = skipSpace(doc, i); i < len(doc) && doc[i] == ']' {
 		return i + 1, faultNone
 	}
-	for {
-		if i, _, f = skipValue(doc, skipSpace(doc, i), depth); f != faultNone {
-			return i, f
-		}
-		i = skipSpace(doc, i)
-		switch {
-		case i < len(doc) && doc[i] == ',':
-			if i = skipSpace(doc, i+1); i < len(doc) && doc[i] == ']' {
-				return i, faultTrailingComma
-			}
-		case i < len(doc) && doc[i] == ']':
-			return i + 1, faultNone
-		default:
-			return i, faultArrayNext
+	for more := true; more && f == faultNone; {
+		if i, _, f = skipValue(doc, i, depth); f == faultNone {
+			i, more, f = next(doc, i, ']', faultArrayNext)
 		}
 	}
+	return i, f
 }
 
 func skipObject(doc []byte, i, depth int) (end int, f fault) {
 	if i = skipSpace(doc, i); i < len(doc) && doc[i] == '}' {
 		return i + 1, faultNone
 	}
-	for {
+	for more := true; more && f == faultNone; {
 		if i >= len(doc) || doc[i] != '"' {
 			return i, faultKey
 		}
@@ -300,19 +280,9 @@ func skipObject(doc []byte, i, depth int) (end int, f fault) {
 		if i = skipSpace(doc, i+1); i >= len(doc) || doc[i] != ':' {
 			return i, faultColon
 		}
-		if i, _, f = skipValue(doc, skipSpace(doc, i+1), depth); f != faultNone {
-			return i, f
-		}
-		i = skipSpace(doc, i)
-		switch {
-		case i < len(doc) && doc[i] == ',':
-			if i = skipSpace(doc, i+1); i < len(doc) && doc[i] == '}' {
-				return i, faultTrailingComma
-			}
-		case i < len(doc) && doc[i] == '}':
-			return i + 1, faultNone
-		default:
-			return i, faultObjectNext
+		if i, _, f = skipValue(doc, skipSpace(doc, i+1), depth); f == faultNone {
+			i, more, f = next(doc, i, '}', faultObjectNext)
 		}
 	}
+	return i, f
 }
