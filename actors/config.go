@@ -1,0 +1,163 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/weirstream/weir/backpressure"
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sources"
+)
+
+// Defaults of a Config.
+const (
+	DefaultEpochEvery  = time.Second
+	DefaultEpochBytes  = 4 << 20
+	DefaultFetchSize   = 1024
+	DefaultMaxFailures = 10
+)
+
+// Config says what to run. Plan, Source, Journal and RunID are required. The source and the journal stay the caller's to close.
+type Config struct {
+	// Plan is the compiled flow. Its idle policy (IdleAfterPolls) is applied here.
+	Plan    *flow.Plan
+	Source  sources.Source
+	Journal control.Journal
+	// RunID names the run in the journal, Group its consumer group, which is a courtesy and may be "".
+	RunID, Group string
+
+	// EpochEvery is how often a cut is committed while there is something to commit. Defaults to 1 s.
+	EpochEvery time.Duration
+	// EpochRecords asks for a cut after that many records already. Defaults to 0: by time only.
+	EpochRecords int64
+	// EpochBytes asks for a cut when the uncommitted results of one partition take that many bytes, and holds the partition until it
+	// is made, so that results waiting for the journal take at most about twice that per partition. Defaults to 4 MiB.
+	EpochBytes int64
+
+	// MaxRecords makes the source bounded (--once-n): after that many records over the whole life of the run, those that the journal
+	// knows already among them, everything is released and the run is FINISHED. 0 is off.
+	MaxRecords int64
+	// UntilRecords stops at an open cut after that many records over the whole life of the run (--until-n): nothing is flushed, and
+	// the run can be resumed. 0 is off.
+	UntilRecords int64
+
+	// FetchSize bounds the records of one message. Defaults to 1024.
+	FetchSize int
+	// CreditRecords and CreditBytes are the window of one partition: what may be under way between source and partition. Default to
+	// flow.CreditRecords and flow.CreditBytes, on which the memory bound of a plan is reckoned.
+	CreditRecords, CreditBytes int64
+
+	// Backoff is the pause between incarnations.
+	Backoff Backoff
+	// MaxFailures ends the run when one cause (the same code or text in the same actor) has come that often without a committed
+	// epoch in between. Defaults to 10, with the default back-off about 21 s of trying.
+	MaxFailures int
+
+	// Kill ends Run at once, without a last cut: the second Ctrl-C. Defaults to never. Cancelling the context of Run instead is the
+	// orderly way: intake stops, what was handed out is processed, and a last open cut is committed.
+	Kill context.Context
+	// CommitOffsets is told the next position of every partition after each commit, never before: the courtesy to a consumer group.
+	// Its errors are logged and nothing else. Calls do not overlap; the next commit waits for it, so it must return when ctx ends.
+	CommitOffsets func(ctx context.Context, next map[int32]record.Position) error
+	// OnProgress is told of every commit. Calls do not overlap; the next commit waits for it.
+	OnProgress func(Progress)
+	// OnBackpressure is told when a partition is held at the source, and when it flows again. It is called in an actor and must not block.
+	OnBackpressure func(partition int32, t backpressure.Transition)
+	// Logger gets failures, restarts and ends. Defaults to none.
+	Logger *slog.Logger
+	// Hooks are for tests.
+	Hooks Hooks
+}
+
+// Backoff is the pause before the n-th incarnation in a row that follows a failure without a committed epoch in between: Min, doubled
+// each time, at most Max. It has no jitter, so that a run with a given history of failures takes the same time always.
+type Backoff struct {
+	// Min defaults to 100 ms, Max to 5 s.
+	Min, Max time.Duration
+	// Healthy is how long an incarnation has to live for its failure to count as the first of its cause. Defaults to 1 minute.
+	Healthy time.Duration
+}
+
+// Pause is the pause after n failures; n is at least 1.
+func (b Backoff) Pause(n int) time.Duration {
+	d := b.Min
+	for ; n > 1 && d < b.Max; n-- {
+		d *= 2
+	}
+	return min(d, b.Max)
+}
+
+// Validate says in full sentences everything that is wrong with the configuration, as one CONFIG_INVALID error.
+func (c *Config) Validate() error {
+	var wrong []string
+	check := func(bad bool, format string, args ...any) {
+		if bad {
+			wrong = append(wrong, fmt.Sprintf(format, args...))
+		}
+	}
+	check(c.Plan == nil, "There is no plan: compile a flow first.")
+	check(c.Source == nil, "There is no source to read.")
+	check(c.Journal == nil, "There is no journal to commit to.")
+	check(c.RunID == "", "There is no run id: name the run, so that it can be resumed.")
+	check(c.MaxRecords < 0, "MaxRecords is %d. It must be 0 (off) or more.", c.MaxRecords)
+	check(c.UntilRecords < 0, "UntilRecords is %d. It must be 0 (off) or more.", c.UntilRecords)
+	check(c.MaxRecords > 0 && c.UntilRecords > 0, "MaxRecords and UntilRecords are both set. A run ends in one way: leave one out.")
+	check(c.FetchSize < 0, "FetchSize is %d. It must be 0 (the default) or more.", c.FetchSize)
+	check(c.EpochEvery < 0, "EpochEvery is %v. It must be 0 (the default) or more.", c.EpochEvery)
+	check(c.EpochRecords < 0 || c.EpochBytes < 0, "EpochRecords is %d and EpochBytes %d. They must be 0 or more.", c.EpochRecords, c.EpochBytes)
+	check(c.CreditRecords < 0 || c.CreditBytes < 0, "The credits are %d records and %d bytes. They must be 0 (the defaults) or more.", c.CreditRecords, c.CreditBytes)
+	check(c.MaxFailures < 0, "MaxFailures is %d. It must be 0 (the default) or more.", c.MaxFailures)
+	check(c.Backoff.Min < 0 || c.Backoff.Max < 0, "The back-off is from %v to %v. Both must be 0 (the defaults) or more.", c.Backoff.Min, c.Backoff.Max)
+	if len(wrong) == 0 {
+		return nil
+	}
+	return codes.New(codes.ConfigInvalid, "%s", strings.Join(wrong, " "))
+}
+
+func (c Config) withDefaults() Config {
+	orDefault(&c.EpochEvery, DefaultEpochEvery)
+	orDefault(&c.EpochBytes, DefaultEpochBytes)
+	orDefault(&c.FetchSize, DefaultFetchSize)
+	orDefault(&c.CreditRecords, flow.CreditRecords)
+	orDefault(&c.CreditBytes, flow.CreditBytes)
+	orDefault(&c.MaxFailures, DefaultMaxFailures)
+	orDefault(&c.Backoff.Min, 100*time.Millisecond)
+	orDefault(&c.Backoff.Max, 5*time.Second)
+	orDefault(&c.Backoff.Healthy, time.Minute)
+	if c.Kill == nil {
+		c.Kill = context.Background()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func orDefault[T int | int64 | time.Duration](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+// partSize bounds the records of one message: it has to fit the window.
+func (c *Config) partSize() int {
+	n := min(int64(c.FetchSize), c.CreditRecords)
+	if c.EpochRecords > 0 {
+		n = min(n, c.EpochRecords)
+	}
+	return int(max(n, 1))
+}
+
+// limit is the number of records after which the intake ends, or 0, and how it ends.
+func (c *Config) limit() (records int64, mode endMode) {
+	if c.UntilRecords > 0 {
+		return c.UntilRecords, endUntil
+	}
+	return c.MaxRecords, endFinish
+}

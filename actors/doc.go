@@ -1,0 +1,73 @@
+// Package actors drives a flow over a source that does not end by itself, with actors: the stream mode. It knows ports only (a source,
+// a journal); what it computes is decided by the pure machines of package partitions, so that it gives the same bits as package
+// batch, whatever the sizes of fetches, the order in which partitions are read, and however often it is stopped, killed or restarted.
+//
+// # The whole loop
+//
+//	result, err := actors.Run(ctx, actors.Config{
+//		Plan: plan, Source: source, Journal: journal, RunID: "prices", MaxRecords: 299,
+//	})
+//
+// Run opens the run in the journal, restores every partition from its last cut, opens the source exactly at the positions of that cut,
+// and then, until the end:
+//
+//	poll      a goroutine asks the source for records and sends the answer to the reader
+//	deliver   the reader splits it into parts of at most FetchSize records, each of one partition and one message, and hands each
+//	          out for credit; what has none waits aside, and its partition is held at the source until half its window is free
+//	step      the partition steps its machine, keeps the effects, and gives the credit back
+//	barrier   once a second, or after so many records, the reader puts a barrier behind what it has handed out, to every partition
+//	cut       each partition answers the barrier with its cut (position, state that changed, counts) and the effects since the last
+//	align     the fan-in waits for the answers of all partitions and merges their watermarks
+//	commit    a goroutine writes all of it in one transaction; data flows on meanwhile, and the next barrier waits for the answer
+//
+// # The tree
+//
+//	                                     run                     opens, ends and reopens incarnations
+//	            ┌──────────────┬──────────┴───┬───────────────┐
+//	         reader       coordinator      fan-in     partition/0 … partition/n
+//	            │              │              │               │
+//	       polls, hands    asks for cuts,  aligns cuts,   one partitions.Machine
+//	       out for credit  commits, ends   merges time
+//
+//	source ─polled─▶ reader ─deliver, barrier─▶ partition ─cut─▶ fan-in ─aligned─▶ coordinator ─Commit─▶ journal
+//	       ◀──ask───   │ ▲ ◀─────credit──────────                                    │   ▲
+//	                   │ └───────────────────── asks for a barrier ──────────────────┘   └── the journal's answer
+//	                   └─ Pause, Resume ─▶ source
+//
+// Everything moves in batches; there is no message for one record. Nothing blocks in an actor: Poll and Commit run in goroutines whose
+// results come back as messages.
+//
+// # The order of durability
+//
+//  1. The cut and the effects of all partitions up to one barrier, with the merged watermark: one transaction of the journal. Before it,
+//     nothing of an epoch is visible anywhere; after it, all of it.
+//  2. The positions of the consumer group (Config.CommitOffsets): a courtesy, never ahead of the journal.
+//  3. Config.OnProgress, and with the last epoch the Result.
+//
+// Only a commit moves the position of a run, and it moves with what was computed up to there: accepted records that no watermark has
+// released yet are part of the cut, so a resume position never stands beyond what the saved state holds.
+//
+// # When something fails
+//
+// A panic or an error in any actor or goroutine, an error of the source or of the journal ends the incarnation: no message is skipped,
+// the open epoch is abandoned, every actor is stopped, and after a back-off the next incarnation goes on from what the journal says.
+// A commit whose answer was lost is unknown, neither made nor failed; reading the journal back decides. Every message carries its
+// incarnation, and a receiver drops what is not of its own.
+//
+// An error whose code is not to be retried ends the run at once, and so does a cause that has come Config.MaxFailures times without a
+// commit in between. What the journal holds is then a consistent prefix, from which the run can go on another time.
+//
+// # Ends
+//
+//   - MaxRecords, or the end of a bounded source: the intake ends; when all is processed, the maximum event time over all partitions is
+//     sent to each as the end of its source, everything held is released, and the last commit makes the run FINISHED.
+//   - UntilRecords: the intake ends and an open cut is committed. Nothing is flushed; the run goes on another time.
+//   - The context of Run is cancelled: as UntilRecords, at once.
+//   - Config.Kill is cancelled: nothing is committed any more, and Run returns at once.
+//
+// # Memory
+//
+// Per partition: a window of records and bytes under way (CreditRecords, CreditBytes), with what waits aside never more than all windows
+// together, and results that wait for the journal (EpochBytes, about twice), beside the state of the machine, which the limits of the
+// flow bound. A journal that is slow holds the source, not the heap.
+package actors

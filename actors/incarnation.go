@@ -1,0 +1,182 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+
+	"github.com/weirstream/weir/actors/shell"
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sources"
+)
+
+// The full names of the actors.
+const (
+	runName         = "run"
+	readerName      = runName + "/reader"
+	coordinatorName = runName + "/coordinator"
+	fanInName       = runName + "/fan-in"
+)
+
+func partitionName(p int32) string { return runName + "/partition/" + strconv.Itoa(int(p)) }
+
+// engine is what all incarnations of a run share. It does not change.
+type engine struct {
+	cfg Config
+	log *slog.Logger
+	// ctx ends when the run is killed.
+	ctx    context.Context
+	cancel context.CancelFunc
+	run    shell.Ref[toRun]
+	// background are the goroutines that open, end and read back incarnations.
+	background *sync.WaitGroup
+}
+
+// incarnation is one generation of a run's actors. It is filled by the goroutine that restores it and by the run actor, and only read
+// once begin is sent.
+type incarnation struct {
+	*engine
+	number uint64
+	// ctx ends with the incarnation: Open and Poll.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// workers are the goroutines that poll and commit.
+	workers *sync.WaitGroup
+
+	header     control.RunHeader
+	state      control.RunState
+	partitions []int32
+	machines   map[int32]*partitions.Machine
+	source     sources.Reader
+
+	reader      shell.Ref[toReader]
+	coordinator shell.Ref[toCoordinator]
+	fanIn       shell.Ref[toFanIn]
+	refs        map[int32]shell.Ref[toPartition]
+	// spawned in the order of start.
+	spawned []shell.Address
+}
+
+func newIncarnation(e *engine, number uint64) *incarnation {
+	in := &incarnation{
+		engine: e, number: number, workers: new(sync.WaitGroup),
+		machines: make(map[int32]*partitions.Machine), refs: make(map[int32]shell.Ref[toPartition]),
+	}
+	in.ctx, in.cancel = context.WithCancel(e.ctx)
+	return in
+}
+
+func (in *incarnation) stamp() stamp { return stamp{in.number} }
+
+// watermark is the merged one of the state that was restored.
+func (in *incarnation) watermark() record.EventTime {
+	if in.state.Epoch == 0 {
+		return record.NoTime
+	}
+	return in.state.Watermark
+}
+
+// restore brings back the last cut and opens the source exactly there. Nothing of the source is asked for records before every
+// partition has its state.
+func (in *incarnation) restore() error {
+	p := Point{Name: BeforeOpen, Actor: runName, Incarnation: in.number}
+	if err := in.cfg.Hooks.at(in.ctx, p); err != nil {
+		return err
+	}
+	if err := in.openRun(); err != nil {
+		return err
+	}
+	from := make(map[int32]record.Position, len(in.partitions))
+	for _, n := range in.partitions {
+		m, err := in.machine(n)
+		if err != nil {
+			return err
+		}
+		in.machines[n], from[n] = m, m.Next()
+	}
+	p.Name, p.Epoch = AfterRestore, in.state.Epoch
+	if err := in.cfg.Hooks.at(in.ctx, p); err != nil {
+		return err
+	}
+	var err error
+	in.source, err = in.cfg.Source.Open(in.ctx, from)
+	return err
+}
+
+func (in *incarnation) openRun() error {
+	info, err := in.cfg.Source.Info(in.ctx)
+	if err != nil {
+		return err
+	}
+	in.partitions = info.Partitions
+	in.header = control.RunHeader{
+		RunID: in.cfg.RunID, Fingerprint: in.cfg.Plan.Fingerprint, Source: info.Name, SourceID: info.ID,
+		Group: in.cfg.Group, Partitions: info.Partitions,
+	}
+	in.state, err = in.cfg.Journal.OpenRun(in.ctx, in.header)
+	return err
+}
+
+func (in *incarnation) machine(n int32) (*partitions.Machine, error) {
+	if _, committed := in.state.Cuts[n]; !committed {
+		return partitions.New(in.cfg.Plan, n), nil
+	}
+	m, err := partitions.Restore(in.cfg.Plan, n, func(yield func(partitions.StateBlob) error) error {
+		return in.cfg.Journal.LoadBlobs(in.ctx, in.cfg.RunID, n, yield)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("partition %d of run %q: %w", n, in.cfg.RunID, err)
+	}
+	return m, nil
+}
+
+// spawn starts the actors, those first that others send to.
+func (in *incarnation) spawn(c *shell.Context) error {
+	var err error
+	if in.fanIn, err = spawnChild(c, in, fanInName, shell.Behaviour[toFanIn](newFanIn(in))); err != nil {
+		return err
+	}
+	for _, n := range in.partitions {
+		a := &partitionActor{in: in, partition: n, machine: in.machines[n]}
+		if in.refs[n], err = spawnChild(c, in, partitionName(n), shell.Behaviour[toPartition](a)); err != nil {
+			return err
+		}
+	}
+	if in.coordinator, err = spawnChild(c, in, coordinatorName, shell.Behaviour[toCoordinator](newCoordinator(in))); err != nil {
+		return err
+	}
+	if in.reader, err = spawnChild(c, in, readerName, shell.Behaviour[toReader](newReader(in))); err != nil {
+		return err
+	}
+	shell.Send(in.coordinator, toCoordinator(begin{in.stamp()}))
+	shell.Send(in.reader, toReader(begin{in.stamp()}))
+	return nil
+}
+
+func spawnChild[M stamped](c *shell.Context, in *incarnation, name string, b shell.Behaviour[M]) (shell.Ref[M], error) {
+	spec := shell.Spec{Name: name[len(runName)+1:], Incarnation: in.number}
+	r, err := shell.Spawn(c, spec, guarded(in, name, b))
+	if err == nil {
+		in.spawned = append(in.spawned, r.Address)
+	}
+	return r, err
+}
+
+// end stops everything of the incarnation, the reader first, and returns when it has ended. A commit under way is awaited.
+func (in *incarnation) end() {
+	in.cancel()
+	for i := len(in.spawned) - 1; i >= 0; i-- {
+		in.spawned[i].Stop()
+		<-in.spawned[i].Done()
+	}
+	in.workers.Wait()
+	if in.source != nil {
+		if err := in.source.Close(); err != nil {
+			in.log.Debug("closing the source", "cause", err.Error())
+		}
+	}
+}

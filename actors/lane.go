@@ -1,0 +1,147 @@
+package actors
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/weirstream/weir/actors/shell"
+	"github.com/weirstream/weir/backpressure"
+	"github.com/weirstream/weir/record"
+)
+
+// part is a batch, or a piece of one, that fits one message.
+type part struct {
+	batch record.Batch
+	// records and bytes are the credit that it takes.
+	records, bytes int64
+	// first is where it begins; it outlives the batch's memory.
+	first record.Position
+}
+
+// lane is the way from the source to one partition: its credits, what waits for them, and whether the source is held.
+type lane struct {
+	in        *incarnation
+	partition int32
+	to        shell.Ref[toPartition]
+	credits   *backpressure.Credits
+	machine   *backpressure.Machine
+	held      bool
+
+	aside                   []*part
+	asideRecords, asideByte int64
+}
+
+func newLane(in *incarnation, partition int32, to shell.Ref[toPartition]) (*lane, error) {
+	l := &lane{in: in, partition: partition, to: to, credits: backpressure.NewCredits(in.cfg.CreditRecords, in.cfg.CreditBytes)}
+	records, bytes := l.credits.Window()
+	var err error
+	l.machine, err = backpressure.New(backpressure.Config{
+		UnfinishedLag: backpressure.Band{High: records, Low: records / 2},
+		BytesInFlight: backpressure.Band{High: bytes, Low: bytes / 2},
+		History:       16,
+	})
+	return l, err
+}
+
+// push splits a batch into parts of at most size records and puts them aside. It returns their number.
+func (l *lane) push(b record.Batch, size int) int {
+	n := len(b.Records)
+	if n <= size {
+		l.put(&part{batch: b, records: int64(n), bytes: int64(b.Bytes), first: firstOf(b)})
+		return 1
+	}
+	pieces := (n + size - 1) / size
+	release := shareRelease(b.Release, pieces)
+	bytesLeft := b.Bytes
+	for i := range pieces {
+		piece := record.Batch{Partition: b.Partition, Records: b.Records[i*size : min((i+1)*size, n)], Next: b.Next, Release: release}
+		piece.Bytes = bytesLeft / (pieces - i)
+		bytesLeft -= piece.Bytes
+		if i < pieces-1 {
+			piece.Next = piece.Records[len(piece.Records)-1].Position.Next()
+		}
+		l.put(&part{batch: piece, records: int64(len(piece.Records)), bytes: int64(piece.Bytes), first: firstOf(piece)})
+	}
+	return pieces
+}
+
+func firstOf(b record.Batch) record.Position {
+	if len(b.Records) == 0 {
+		return b.Next
+	}
+	return b.Records[0].Position
+}
+
+// shareRelease makes a release that acts on its n-th call. The parts of a batch end in any order and in any goroutine.
+func shareRelease(release func(), n int) func() {
+	if release == nil {
+		return nil
+	}
+	left := new(atomic.Int64)
+	left.Store(int64(n))
+	return func() {
+		if left.Add(-1) == 0 {
+			release()
+		}
+	}
+}
+
+func (l *lane) put(p *part) {
+	l.aside = append(l.aside, p)
+	l.asideRecords += p.records
+	l.asideByte += p.bytes
+}
+
+// pop takes the next part for which there is credit, or nil.
+func (l *lane) pop() *part {
+	if len(l.aside) == 0 || !l.credits.Take(l.aside[0].records, l.aside[0].bytes) {
+		return nil
+	}
+	p := l.aside[0]
+	l.aside[0] = nil
+	l.aside = l.aside[1:]
+	if len(l.aside) == 0 {
+		l.aside = nil
+	}
+	l.asideRecords -= p.records
+	l.asideByte -= p.bytes
+	return p
+}
+
+// regulate holds the source when the window is full, and reads on when half of it is free. Between the two nothing changes, since a
+// client throws away what it has buffered for a partition that is paused.
+func (l *lane) regulate() {
+	records, bytes := l.credits.Outstanding()
+	now := time.Now()
+	l.measure(backpressure.UnfinishedLag, records+l.asideRecords, now)
+	l.measure(backpressure.BytesInFlight, bytes+l.asideByte, now)
+	held := !l.machine.State().Reads()
+	switch {
+	case held && !l.held:
+		l.in.source.Pause(l.partition)
+	case !held && l.held:
+		l.in.source.Resume(l.partition)
+	}
+	l.held = held
+}
+
+func (l *lane) measure(g backpressure.Gauge, v int64, now time.Time) {
+	if t, moved := l.machine.Measure(g, v, now); moved && l.in.cfg.OnBackpressure != nil {
+		l.in.cfg.OnBackpressure(l.partition, t)
+	}
+}
+
+func (l *lane) queue() Queue {
+	q := Queue{Partition: l.partition, Aside: l.asideRecords, State: l.machine.State()}
+	q.Records, q.Bytes = l.credits.Outstanding()
+	q.WindowRecords, q.WindowBytes = l.credits.Window()
+	return q
+}
+
+// drop releases what waits aside.
+func (l *lane) drop() {
+	for _, p := range l.aside {
+		p.batch.Done()
+	}
+	l.aside, l.asideRecords, l.asideByte = nil, 0, 0
+}

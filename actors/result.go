@@ -1,0 +1,123 @@
+package actors
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirstream/weir/backpressure"
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/record"
+)
+
+// ErrInterrupted is what Run returns (wrapped) when its context was cancelled and the last cut is committed; ErrKilled when
+// Config.Kill ended it without one. Both carry the code INTERRUPTED.
+var (
+	ErrInterrupted error = codes.New(codes.Interrupted, "the run was stopped; everything processed is committed, and it can be resumed")
+	ErrKilled      error = codes.New(codes.Interrupted, "the run was stopped at once; it can be resumed from its last commit")
+)
+
+// Result is what stands in the journal when a run ends, as far as Run knows it. Outputs are read from the journal.
+type Result struct {
+	Status control.RunStatus
+	// Epoch is the last committed epoch.
+	Epoch uint64
+	// Watermark is the merged watermark of that epoch, or record.NoTime.
+	Watermark record.EventTime
+	// Counts are summed over the partitions.
+	Counts partitions.Counts
+	// Partitions in ascending order. One without a cut has no counts and stands at the beginning of its log.
+	Partitions []PartitionResult
+	// Incarnations is the number of times that the run was started from its last cut; 1 when nothing failed.
+	Incarnations int
+	// Failures in the order in which they happened, at most the last 100.
+	Failures []Failure
+}
+
+// PartitionResult is what stands of one partition.
+type PartitionResult struct {
+	Partition int32
+	Next      record.Position
+	Watermark record.EventTime
+	Finished  bool
+	Counts    partitions.Counts
+}
+
+// Positions are the next positions by partition.
+func (r Result) Positions() map[int32]record.Position {
+	m := make(map[int32]record.Position, len(r.Partitions))
+	for _, p := range r.Partitions {
+		m[p.Partition] = p.Next
+	}
+	return m
+}
+
+// Failure is why an incarnation ended.
+type Failure struct {
+	Incarnation uint64
+	// Actor is the name of the actor that failed, such as "run/partition/3", or "run" when there were no others yet.
+	Actor string
+	// Partition is -1 when the failure was not one of a partition; otherwise Position is where the batch in hand began.
+	Partition int32
+	Position  record.Position
+	Cause     error
+}
+
+func (f Failure) place() string {
+	if f.Partition < 0 {
+		return f.Actor
+	}
+	return fmt.Sprintf("%s, in the batch at position %s", f.Actor, f.Position)
+}
+
+// Progress is told after every commit.
+type Progress struct {
+	Epoch       uint64
+	Incarnation uint64
+	Status      control.RunStatus
+	Watermark   record.EventTime
+	Counts      partitions.Counts
+	// Rows is the number of results in this epoch, CommitTime how long the journal took.
+	Rows       int
+	CommitTime time.Duration
+	// Queues, one a partition in ascending order, are as they were when the cut was asked for.
+	Queues []Queue
+}
+
+// Queue is what is under way between the source and one partition.
+type Queue struct {
+	Partition int32
+	// Records and Bytes are handed out and not yet processed; the window is their limit.
+	Records, Bytes             int64
+	WindowRecords, WindowBytes int64
+	// Aside is the number of records that were fetched and wait for credit.
+	Aside int64
+	// State says whether the source is read.
+	State backpressure.State
+}
+
+// result makes a Result of a committed state.
+func resultOf(s control.RunState, all []int32) Result {
+	r := Result{Status: s.Status, Epoch: s.Epoch, Watermark: s.Watermark}
+	if r.Status == "" {
+		r.Status, r.Watermark = control.RunOpen, record.NoTime
+	}
+	for _, p := range all {
+		pr := PartitionResult{Partition: p, Watermark: record.NoTime}
+		if cut, ok := s.Cuts[p]; ok {
+			pr.Next, pr.Watermark, pr.Finished, pr.Counts = cut.Next, cut.Watermark, cut.Finished, cut.Counts
+		}
+		r.Partitions = append(r.Partitions, pr)
+		r.Counts = addCounts(r.Counts, pr.Counts)
+	}
+	return r
+}
+
+func addCounts(a, b partitions.Counts) partitions.Counts {
+	return partitions.Counts{
+		Records: a.Records + b.Records, Consumed: a.Consumed + b.Consumed, Filtered: a.Filtered + b.Filtered,
+		Omitted: a.Omitted + b.Omitted, Duplicates: a.Duplicates + b.Duplicates, Late: a.Late + b.Late,
+		Future: a.Future + b.Future, Outputs: a.Outputs + b.Outputs,
+	}
+}
