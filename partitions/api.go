@@ -65,6 +65,19 @@ type Quarantined struct {
 	Key, Value []byte
 }
 
+// Kinds of a decision.
+const (
+	DecisionEndOfSource = "END_OF_BOUNDED_SOURCE"
+	DecisionIdle        = "IDLE_CONFIRMED"
+	DecisionGapOpened   = "GAP_OPENED"
+	DecisionGapFilled   = "GAP_FILLED"
+	// DecisionGapExpired: event time moved on by the gap hold. DecisionGapForced: there were too many open gaps.
+	DecisionGapExpired = "GAP_EXPIRED"
+	DecisionGapForced  = "GAP_FORCED"
+	// DecisionGapClosed is an operator's choice.
+	DecisionGapClosed = "GAP_CLOSED"
+)
+
 // Decision is a recorded decision: idle confirmed, gap opened or closed, end of source.
 type Decision struct {
 	Partition int32
@@ -78,6 +91,12 @@ type Effects struct {
 	Rows       Rows
 	Quarantine []Quarantined
 	Decisions  []Decision
+}
+
+// Reset empties the effects and keeps the memory of the rows. What was set aside stays with whoever took it.
+func (e *Effects) Reset() {
+	e.Rows.Reset()
+	e.Quarantine, e.Decisions = nil, nil
 }
 
 // StateBlob is one named piece of a partition's state.

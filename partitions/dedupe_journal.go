@@ -280,4 +280,3 @@ func (d *dedupe) generationsOf(b *idBucket) []int64 {
 	}
 	return within
 }
-

@@ -85,7 +85,7 @@ func settle(l *ledger) (put []StateBlob, dropped []string) {
 	return put, dropped
 }
 
-func sameState(t *testing.T, where string, got, want []StateBlob) {
+func sameState(t testing.TB, where string, got, want []StateBlob) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%s: %d state blobs, want %d", where, len(got), len(want))

@@ -1,0 +1,139 @@
+package partitions
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/flow/operators"
+	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/watermark"
+)
+
+// Machine is the pure machine of one partition. It is for one goroutine.
+type Machine struct {
+	plan      *flow.Plan
+	partition int32
+
+	extract *extractor
+	wm      *watermark.Partition
+	ids     *dedupe
+	waiting *reorder
+	keys    *keyTable
+	grid    *grid // nil when every event ticks
+	ledger  ledger
+
+	next     record.Position
+	counts   Counts
+	finished bool
+	failed   error
+
+	// Scratch of one record and of one tick.
+	read   extracted
+	values []operators.Value
+	out    []operators.Value
+	gaps   []float64
+	name   []byte
+}
+
+// New makes the machine of a partition that has seen nothing. A limit of the plan that is 0 or less does not limit.
+func New(plan *flow.Plan, partition int32) *Machine {
+	m := &Machine{
+		plan:      plan,
+		partition: partition,
+		extract:   newExtractor(plan),
+		wm:        watermark.NewPartition(plan.Lateness, plan.GapHold),
+		ids:       newDedupe(plan.DedupeHorizon, plan.Lateness, plan.GapHold, plan.Limits.IDs),
+		waiting:   newReorder(len(plan.Inputs), plan.Limits.Reorder),
+		keys:      newKeyTable(plan),
+		values:    make([]operators.Value, len(plan.Nodes)),
+		out:       make([]operators.Value, len(plan.Outputs)),
+		gaps:      make([]float64, len(plan.Inputs)),
+	}
+	m.wm.IdleAfterPolls(plan.IdleAfterPolls)
+	for i := range m.gaps {
+		m.gaps[i] = math.NaN()
+	}
+	if plan.ClockEvery > 0 {
+		m.grid = newGrid(record.EventTime(plan.ClockEvery), len(plan.Inputs))
+	}
+	return m
+}
+
+// Watermark is W, or record.NoTime before the first selected record. The end of the source leaves it where it is.
+func (m *Machine) Watermark() record.EventTime { return m.wm.Watermark() }
+
+// MaxEventTime is the greatest event time that moved the watermark, or record.NoTime.
+func (m *Machine) MaxEventTime() record.EventTime { return m.wm.MaxEventTime() }
+
+// Status is the input status.
+func (m *Machine) Status() watermark.Status { return m.wm.Status() }
+
+// Next is where the partition is read on.
+func (m *Machine) Next() record.Position { return m.next }
+
+// Counts are the counts so far.
+func (m *Machine) Counts() Counts { return m.counts }
+
+// Waiting is the number of accepted records that the watermark has not passed.
+func (m *Machine) Waiting() int { return m.waiting.len() }
+
+// IDs is the number of event ids that are remembered.
+func (m *Machine) IDs() int { return m.ids.living }
+
+// Keys is the number of keys.
+func (m *Machine) Keys() int { return len(m.keys.names) }
+
+// Step takes one event and appends what it asks for to eff. An error is fatal: LIMIT_REACHED, or INTERNAL when the caller broke the
+// protocol. The machine and eff are then of no use, and the run goes on from the last cut; Step returns the same error again.
+func (m *Machine) Step(ev Event, eff *Effects) error {
+	if m.failed != nil {
+		return m.failed
+	}
+	rows := eff.Rows.Count
+	err := m.step(ev, eff)
+	m.counts.Outputs += int64(eff.Rows.Count - rows)
+	m.failed = err
+	return err
+}
+
+func (m *Machine) step(ev Event, eff *Effects) error {
+	if end, ok := ev.(EndOfSource); ok {
+		return m.end(end, eff)
+	}
+	if m.finished {
+		return m.internal("%T after the end of the source", ev)
+	}
+	switch ev := ev.(type) {
+	case Deliver:
+		return m.deliver(ev.Batch, eff)
+	case IdleConfirmed:
+		m.idle(ev.Reason, eff)
+	case EmptyPoll:
+		if m.wm.EmptyPoll() {
+			m.idle(fmt.Sprintf("%d polls in a row were answered empty", m.plan.IdleAfterPolls), eff)
+		}
+	case CloseGap:
+		return m.closeGap(ev, eff)
+	default:
+		return m.internal("unknown event %T", ev)
+	}
+	return nil
+}
+
+func (m *Machine) internal(format string, args ...any) error {
+	return codes.New(codes.Internal, "partition %d: %s", m.partition, fmt.Sprintf(format, args...))
+}
+
+// limited names the partition in the error of a limit.
+func (m *Machine) limited(err error) error {
+	if e, ok := err.(*codes.Error); ok {
+		return codes.New(e.Code, "partition %d: %s", m.partition, e.Msg)
+	}
+	return err
+}
+
+func (m *Machine) decide(eff *Effects, at record.Position, kind, detail string) {
+	eff.Decisions = append(eff.Decisions, Decision{Partition: m.partition, Position: at, Kind: kind, Detail: detail})
+}

@@ -1,0 +1,206 @@
+package partitions
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/watermark"
+)
+
+// releaseEvery bounds how many accepted records a batch may pile up before those that the watermark has passed are released.
+const releaseEvery = 512
+
+// deliver takes a batch, record by record in log order.
+//
+// Verdicts, watermark and ticks are settled at each record. Rows of records are released only now and then, and at the end of the
+// batch, which gives the same rows in the same order as releasing at each record: a record is accepted only when it is not older
+// than W, and what was released before was; so whatever is released later sorts behind it, and each key's operators see the same
+// sequence. The one verdict that looks at the records that wait, the limit, releases first. So the size of a batch shows nowhere,
+// and at most limits.reorder records wait, however large it is.
+func (m *Machine) deliver(b *record.Batch, eff *Effects) error {
+	if b.Partition != m.partition {
+		return m.internal("was handed a batch of partition %d", b.Partition)
+	}
+	if len(b.Records) > 0 && m.wm.Status() == watermark.Active {
+		m.wm.Record() // the polls are not empty any more; whether an idle input is back depends on the verdict
+	}
+	accepted := m.counts.Consumed
+	for i := range b.Records {
+		r := &b.Records[i]
+		if r.Position.Cmp(m.next) < 0 {
+			return m.internal("position %s was delivered after %s", r.Position, m.next)
+		}
+		m.next = r.Position.Next()
+		if err := m.record(r, eff); err != nil {
+			return m.limited(err)
+		}
+		if m.counts.Consumed-accepted >= releaseEvery {
+			accepted = m.counts.Consumed
+			m.release(m.wm.Watermark(), eff)
+		}
+	}
+	if b.Next.Cmp(m.next) < 0 {
+		return m.internal("the batch ends before %s, but its records go up to %s", b.Next, m.next)
+	}
+	m.next = b.Next
+	m.release(m.wm.Watermark(), eff)
+	return nil
+}
+
+// record tries one record: unreadable, filtered, duplicate, future, late, accepted. The first that holds is its verdict.
+func (m *Machine) record(r *record.Record, eff *Effects) error {
+	m.counts.Records++
+	x := &m.read
+	if r.Value == nil {
+		*x = extracted{at: record.NoTime}
+		m.omit(r, eff, ReasonTombstone, "the record has a key and no value")
+		return nil
+	}
+	if detail := m.extract.read(r.Value, x); detail != "" {
+		m.omit(r, eff, ReasonUnreadable, detail)
+		return nil
+	}
+	if !x.selected {
+		m.counts.Filtered++
+		return nil
+	}
+	id := hashID(x.id)
+	future := m.plan.MaxFutureSkew > 0 && r.Arrival != record.NoTime && minus(x.at, record.EventTime(m.plan.MaxFutureSkew)) > r.Arrival
+	var duplicate bool
+	var err error
+	if future {
+		duplicate = m.ids.has(id)
+	} else if duplicate, err = m.ids.add(id, x.at); err != nil {
+		return err
+	}
+	switch {
+	case duplicate:
+		m.duplicate(r, eff)
+	case future:
+		m.counts.Future++
+		m.setAside(r, eff, ReasonFuture, fmt.Sprintf("event time is %s ahead of the log's timestamp %s, more than max_future_skew allows",
+			distance(r.Arrival, x.at), r.Arrival))
+	case m.wm.IsLate(x.at):
+		m.counts.Late++
+		m.setAside(r, eff, ReasonLate, fmt.Sprintf("event time is %s older than the watermark %s", distance(x.at, m.wm.Watermark()), m.wm.Watermark()))
+		return m.observe(r, string(x.key), eff)
+	default:
+		return m.accept(r, eff)
+	}
+	return nil
+}
+
+func (m *Machine) omit(r *record.Record, eff *Effects, reason, detail string) {
+	m.counts.Omitted++
+	m.setAside(r, eff, reason, detail)
+}
+
+// duplicate is a record whose id lives. That it is a revision is worth keeping: its event has been decided.
+func (m *Machine) duplicate(r *record.Record, eff *Effects) {
+	m.counts.Duplicates++
+	m.wm.Record()
+	if m.read.revision > 0 {
+		m.setAside(r, eff, ReasonRevisionLate, fmt.Sprintf("revision %d of an event that was taken in before", m.read.revision))
+	}
+}
+
+func (m *Machine) accept(r *record.Record, eff *Effects) error {
+	x := &m.read
+	key, err := m.keys.intern(x.key)
+	if err != nil {
+		return err
+	}
+	if m.waiting.full() {
+		if m.release(m.wm.Watermark(), eff); m.waiting.full() {
+			return m.waiting.limitError()
+		}
+	}
+	m.counts.Consumed++
+	if x.revision > 0 {
+		m.setAside(r, eff, ReasonRevised, fmt.Sprintf("the event came first as revision %d", x.revision))
+	}
+	m.extract.numbers(m.waiting.push(x.at, x.id, key))
+	return m.observe(r, m.keys.names[key], eff)
+}
+
+// observe lets the watermark see an accepted or late record, and does what its move asks for. An accepted record waits already:
+// closing a gap may move W past it at once.
+func (m *Machine) observe(r *record.Record, key string, eff *Effects) error {
+	x := &m.read
+	m.wm.Record()
+	if x.numbered {
+		m.gapDecisions(r, m.wm.Sequence(key, x.sequence, x.at), eff)
+	}
+	moved := m.wm.Observe(x.at)
+	if m.extract.sequence >= 0 {
+		m.gapDecisions(r, m.wm.Changes(), eff) // gaps may expire without a number
+	}
+	if !moved {
+		return nil
+	}
+	return m.moved(eff)
+}
+
+// moved follows the watermark: ids die, and a grid ticks. Records are released by the caller, sooner or later.
+func (m *Machine) moved(eff *Effects) error {
+	w := m.wm.Watermark()
+	m.ids.advance(w)
+	if m.grid == nil {
+		return nil
+	}
+	return m.tick(w, w, eff)
+}
+
+var gapKinds = [...]string{
+	watermark.GapOpened: DecisionGapOpened, watermark.GapFilled: DecisionGapFilled, watermark.GapExpired: DecisionGapExpired,
+	watermark.GapForced: DecisionGapForced,
+}
+
+// gapDecisions records what became of gaps. A number that is neither new nor missing is no decision.
+func (m *Machine) gapDecisions(r *record.Record, changes []watermark.GapChange, eff *Effects) {
+	for _, c := range changes {
+		if c.Kind == watermark.GapIgnored {
+			continue
+		}
+		m.decide(eff, r.Position, gapKinds[c.Kind], gapDetail(c.Key, c.First, c.Last))
+	}
+}
+
+func gapDetail(key string, first, last int64) string {
+	if first == last {
+		return fmt.Sprintf("key %q, sequence %d", key, first)
+	}
+	return fmt.Sprintf("key %q, sequence %d to %d", key, first, last)
+}
+
+// setAside copies a record: nothing that is kept aliases its batch.
+func (m *Machine) setAside(r *record.Record, eff *Effects, reason, detail string) {
+	id := string(m.read.id)
+	if m.read.id == nil {
+		id = headerID(r)
+	}
+	eff.Quarantine = append(eff.Quarantine, Quarantined{
+		Partition: m.partition, Position: r.Position, Reason: reason, Detail: detail,
+		EventID: id, EventTime: m.read.at, Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value),
+	})
+}
+
+// headerID is the event id that travels beside a record, or "".
+func headerID(r *record.Record) string {
+	for _, h := range r.Headers {
+		if h.Key == record.HeaderEventID {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// distance is b - a for b >= a, at most the longest duration.
+func distance(a, b record.EventTime) time.Duration {
+	if d := b - a; d >= 0 {
+		return time.Duration(d)
+	}
+	return time.Duration(record.MaxTime)
+}
