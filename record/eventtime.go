@@ -31,7 +31,7 @@ var (
 	// ErrTimeRange: the instant does not fit nanoseconds in 64 bits.
 	ErrTimeRange = errors.New("time outside 1677-09-21 to 2262-04-11")
 	// ErrTimeInteger: a Unix time that is not a whole number.
-	ErrTimeInteger = errors.New("Unix time is not an integer")
+	ErrTimeInteger = errors.New("not an integer count of time units")
 )
 
 const (

@@ -86,6 +86,8 @@ var Table = []Row{
 		Why: "The edge that will meet Kinesis."},
 	{Package: "sources/logfile", Imports: with("sources", "internal/atomicfile"),
 		Why: "The arrival log needs no vendor."},
+	{Package: "sources/snapshot", Imports: with("sources"),
+		Why: "Snapshots, as JSON Lines or CSV, are a bounded source without a vendor."},
 	{Package: "sources/sourcetest", Imports: with("sources"),
 		Why: "One suite for every source: it knows the port alone."},
 
