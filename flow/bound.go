@@ -8,7 +8,7 @@ import (
 
 // What the memory bound assumes, in bytes. The partition machine is built to stay within it, and a test of it holds it to that.
 const (
-	// BytesPerID is one remembered event id: a slot of 16 bytes at the load at which a table grows, its event time, and its place in
+	// BytesPerID is one remembered event id: a hash of 128 bits in a table at the load at which it grows, and its place in
 	// the delta that the next cut will write.
 	BytesPerID = 40
 	// BytesPerReorder is one record that waits for the watermark, without its id, key and inputs: its entry in the queue, with the
@@ -65,7 +65,7 @@ type BoundItem struct {
 func (p *Plan) MemoryBound(partitions int) Bound {
 	b := Bound{Partitions: max(1, partitions), Process: ProcessBytes}
 	inputs := BytesPerInput * len(p.Inputs)
-	b.add("event ids", p.Limits.IDs, BytesPerID, "limits.ids ids of any length, each a 128-bit hash with its event time and its share of the next cut")
+	b.add("event ids", p.Limits.IDs, BytesPerID, "limits.ids ids of any length, each a hash of 128 bits in the table and its share of the next cut")
 	b.add("waiting records", p.Limits.Reorder, BytesPerReorder+AssumedIDBytes+AssumedKeyBytes+inputs,
 		fmt.Sprintf("limits.reorder records accepted and not yet released, with ids of %d bytes, keys of %d bytes and %s", AssumedIDBytes, AssumedKeyBytes, plural(len(p.Inputs), "input")))
 	b.addKeys(p, inputs)

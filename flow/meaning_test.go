@@ -27,7 +27,7 @@ func document(t *testing.T, p *flow.Plan) string {
 func TestEqualMeaning(t *testing.T) {
 	t.Parallel()
 	const seed = 3
-	for i := range uint64(400) {
+	for i := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, i))
 		m := generateModel(rng)
 		src := m.spell(rng)
@@ -46,7 +46,7 @@ func TestEqualMeaning(t *testing.T) {
 func TestDocumentIsAFlow(t *testing.T) {
 	t.Parallel()
 	const seed = 4
-	for i := range uint64(200) {
+	for i := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, i))
 		p := parse(t, generateModel(rng).spell(rng))
 		back := parse(t, document(t, p))
@@ -132,7 +132,7 @@ func TestChangedMeaning(t *testing.T) {
 	t.Parallel()
 	const seed = 5
 	applied := map[string]int{}
-	for i := range uint64(60) {
+	for i := range uint64(25) {
 		rng := rand.New(rand.NewPCG(seed, i))
 		m := generateModel(rng)
 		before := parse(t, m.spell(rng))

@@ -52,7 +52,7 @@ func TestSchemaTakesWhatParseTakes(t *testing.T) {
 	t.Parallel()
 	s := compileSchema(t, nil)
 	const seed = 8
-	for i := range uint64(200) {
+	for i := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, i))
 		src := generateModel(rng).spellJSON(rng)
 		for _, doc := range []string{src, document(t, parse(t, src))} {
