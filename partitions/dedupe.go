@@ -71,9 +71,6 @@ func (d *dedupe) add(h idHash, t record.EventTime) (duplicate bool, err error) {
 	if d.gens.isDead(t) {
 		return false, nil
 	}
-	if d.limit > 0 && d.living >= d.limit {
-		return false, codes.New(codes.LimitReached, "%d event ids are remembered, which is the flow's `limits.ids`: raise it, or shorten `dedupe.horizon`", d.living)
-	}
 	gen := d.gens.at(t)
 	if gen == nil {
 		if gen = d.open(d.gens.numberOf(t)); gen == nil {
@@ -93,6 +90,13 @@ func (d *dedupe) add(h idHash, t record.EventTime) (duplicate bool, err error) {
 	d.living++
 	d.journal.added(h, gen.number, d.living)
 	return false, nil
+}
+
+// over says that more ids live than may. It is asked once the watermark has seen the record: that may let older ids die.
+func (d *dedupe) over() bool { return d.limit > 0 && d.living > d.limit }
+
+func (d *dedupe) limitError() error {
+	return codes.New(codes.LimitReached, "more than %d event ids are remembered, the flow's `limits.ids`: raise it, or shorten `dedupe.horizon`", d.limit)
 }
 
 func (d *dedupe) insert(g *segment, at int, h idHash, entry slot) {

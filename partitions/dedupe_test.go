@@ -311,13 +311,17 @@ func TestDedupeLimit(t *testing.T) {
 	if dup, err := d.add(hashID([]byte{3}), 0); !dup || err != nil {
 		t.Fatalf("a duplicate at the limit: %v, %v", dup, err)
 	}
-	_, err := d.add(hashID([]byte("one more")), 0)
-	if !codes.Has(err, codes.LimitReached) || !bytes.Contains([]byte(err.Error()), []byte("limits.ids")) {
+	if d.over() {
+		t.Fatal("over the limit at the limit")
+	}
+	if dup, err := d.add(hashID([]byte("one more")), record.EventTime(10*time.Millisecond)); dup || err != nil || !d.over() {
+		t.Fatal(dup, err, d.living)
+	}
+	if err := d.limitError(); !codes.Has(err, codes.LimitReached) || !bytes.Contains([]byte(err.Error()), []byte("limits.ids")) {
 		t.Fatalf("got %v", err)
 	}
-	d.advance(record.EventTime(10 * time.Millisecond))
-	if dup, err := d.add(hashID([]byte("one more")), record.EventTime(10*time.Millisecond)); dup || err != nil {
-		t.Fatalf("after the ids died: %v, %v", dup, err)
+	if d.advance(record.EventTime(10 * time.Millisecond)); d.over() || d.living != 1 {
+		t.Fatalf("%d ids live after the others died", d.living)
 	}
 }
 

@@ -185,6 +185,10 @@ func describe(f record.Field) string {
 		return "an empty string"
 	case f.Kind == record.Number && len(f.Raw) <= 32:
 		return "the number " + string(f.Raw)
+	case f.Kind == record.String || f.Kind == record.Number:
+		return "a " + f.Kind.String()
+	case f.Kind == record.Object || f.Kind == record.Array:
+		return "an " + f.Kind.String()
 	}
 	return f.Kind.String()
 }

@@ -62,11 +62,11 @@ func newReorder(width, limit int) *reorder {
 // len is the number of waiting records.
 func (r *reorder) len() int { return r.runLen + len(r.heap) }
 
-// full says that the limit is reached.
-func (r *reorder) full() bool { return r.limit > 0 && r.len() >= r.limit }
+// over says that more records wait than may.
+func (r *reorder) over() bool { return r.limit > 0 && r.len() > r.limit }
 
 func (r *reorder) limitError() error {
-	return codes.New(codes.LimitReached, "%d records wait for the watermark, which is the flow's `limits.reorder`: raise it, or shorten `time.lateness` or the gap hold", r.len())
+	return codes.New(codes.LimitReached, "more than %d records wait for the watermark, the flow's `limits.reorder`: raise it, or shorten `lateness` or `sequence.gap_hold`", r.limit)
 }
 
 // push takes a record and returns where its inputs go: the caller fills them in, NaN for a gap.

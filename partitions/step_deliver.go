@@ -17,8 +17,8 @@ const releaseEvery = 512
 // Verdicts, watermark and ticks are settled at each record. Rows of records are released only now and then, and at the end of the
 // batch, which gives the same rows in the same order as releasing at each record: a record is accepted only when it is not older
 // than W, and what was released before was; so whatever is released later sorts behind it, and each key's operators see the same
-// sequence. The one verdict that looks at the records that wait, the limit, releases first. So the size of a batch shows nowhere,
-// and at most limits.reorder records wait, however large it is.
+// sequence. The one verdict that looks at the records that wait, the limit, releases first. So the size of a batch shows
+// nowhere, and no more than limits.reorder records wait, however large it is.
 func (m *Machine) deliver(b *record.Batch, eff *Effects) error {
 	if b.Partition != m.partition {
 		return m.internal("was handed a batch of partition %d", b.Partition)
@@ -85,11 +85,14 @@ func (m *Machine) record(r *record.Record, eff *Effects) error {
 	case m.wm.IsLate(x.at):
 		m.counts.Late++
 		m.setAside(r, eff, ReasonLate, fmt.Sprintf("event time is %s older than the watermark %s", distance(x.at, m.wm.Watermark()), m.wm.Watermark()))
-		return m.observe(r, string(x.key), eff)
+		err = m.observe(r, string(x.key), eff)
 	default:
-		return m.accept(r, eff)
+		err = m.accept(r, eff)
 	}
-	return nil
+	if err == nil && m.ids.over() {
+		err = m.ids.limitError()
+	}
+	return err
 }
 
 func (m *Machine) omit(r *record.Record, eff *Effects, reason, detail string) {
@@ -112,17 +115,18 @@ func (m *Machine) accept(r *record.Record, eff *Effects) error {
 	if err != nil {
 		return err
 	}
-	if m.waiting.full() {
-		if m.release(m.wm.Watermark(), eff); m.waiting.full() {
-			return m.waiting.limitError()
-		}
-	}
 	m.counts.Consumed++
 	if x.revision > 0 {
 		m.setAside(r, eff, ReasonRevised, fmt.Sprintf("the event came first as revision %d", x.revision))
 	}
 	m.extract.numbers(m.waiting.push(x.at, x.id, key))
-	return m.observe(r, m.keys.names[key], eff)
+	if err := m.observe(r, m.keys.names[key], eff); err != nil || !m.waiting.over() {
+		return err
+	}
+	if m.release(m.wm.Watermark(), eff); m.waiting.over() {
+		return m.waiting.limitError()
+	}
+	return nil
 }
 
 // observe lets the watermark see an accepted or late record, and does what its move asks for. An accepted record waits already:
