@@ -6,18 +6,25 @@ import (
 	"strings"
 )
 
-// What the memory bound assumes, in bytes. The partition machine is built to stay within it, and a test of it holds it to that.
+// What the memory bound assumes, in bytes: upper bounds of what the partition machine keeps of each thing.
 const (
 	// BytesPerID is one remembered event id: a hash of 128 bits in a table at the load at which it grows, and its place in
 	// the delta that the next cut will write.
 	BytesPerID = 40
-	// BytesPerReorder is one record that waits for the watermark, without its id, key and inputs: its entry in the queue, with the
-	// slack of a queue that grows by doubling.
-	BytesPerReorder = 64
-	// BytesPerInput is one numeric input of a waiting record or of the open interval of a grid.
-	BytesPerInput = 16
-	// BytesPerKey is one key without its text and its operators: the entry in the table of keys and the bookkeeping beside it.
+	// BytesPerReorder is one record that waits for the watermark, without its id and inputs: its slot, its place in the queue and in
+	// the next cut, with the slack of lists that grow. Its id counts three times: the memory of ids may be twice what lives in it,
+	// and the next cut holds the id again.
+	BytesPerReorder = 96
+	// BytesPerInput is one numeric input of a waiting record or of the open interval of a grid, and again in the next cut.
+	BytesPerInput = 24
+	// BytesPerKey is one key without its text and its states: the entry in the table of keys and the bookkeeping beside it. Text and
+	// states count twice: they stand in the table and in the next cut.
 	BytesPerKey = 160
+	// BytesPerNode is the reference to the state of one node of one key.
+	BytesPerNode = 16
+	// BytesPerSequence is the last sequence number of one key, and BytesPerGap one open gap; each needs a record that waits behind it.
+	BytesPerSequence = 128
+	BytesPerGap      = 64
 	// BytesPerRow is one row of results that is not yet committed, without its id, key and values; BytesPerValue one value of it.
 	BytesPerRow   = 16
 	BytesPerValue = 9
@@ -64,11 +71,9 @@ type BoundItem struct {
 // MemoryBound is the bound for a run over a number of partitions in one process. Partitions below 1 count as 1.
 func (p *Plan) MemoryBound(partitions int) Bound {
 	b := Bound{Partitions: max(1, partitions), Process: ProcessBytes}
-	inputs := BytesPerInput * len(p.Inputs)
 	b.add("event ids", p.Limits.IDs, BytesPerID, "limits.ids ids of any length, each a hash of 128 bits in the table and its share of the next cut")
-	b.add("waiting records", p.Limits.Reorder, BytesPerReorder+AssumedIDBytes+AssumedKeyBytes+inputs,
-		fmt.Sprintf("limits.reorder records accepted and not yet released, with ids of %d bytes, keys of %d bytes and %s", AssumedIDBytes, AssumedKeyBytes, plural(len(p.Inputs), "input")))
-	b.addKeys(p, inputs)
+	b.addWaiting(p)
+	b.addKeys(p)
 	b.addRows(p)
 	b.add("records in flight", CreditRecords, BytesPerRecord, "the credit of a partition in records")
 	b.add("bytes in flight", 1, CreditBytes, "the credit of a partition in bytes; one batch that is larger may pass alone")
@@ -81,18 +86,36 @@ func (p *Plan) MemoryBound(partitions int) Bound {
 	return b
 }
 
-// addKeys adds what is kept for each key: the states of the operators, and of a grid the values of the open interval.
-func (b *Bound) addKeys(p *Plan, inputs int) {
-	each, assumes := 0, ""
+// addWaiting adds the records that wait for the watermark, and the gaps that hold them.
+func (b *Bound) addWaiting(p *Plan) {
+	each := BytesPerReorder + 3*AssumedIDBytes + BytesPerInput*len(p.Inputs)
+	assumes := fmt.Sprintf("limits.reorder records accepted and not yet released, with ids of %d bytes and %s, and their share of the next cut",
+		AssumedIDBytes, plural(len(p.Inputs), "input"))
+	if p.SequenceField != "" {
+		each += BytesPerGap
+		assumes += "; before each an open gap"
+	}
+	b.add("waiting records", p.Limits.Reorder, each, assumes)
+}
+
+// addKeys adds what is kept for each key: the states of the operators, the last sequence number, and of a grid the values of the open
+// interval.
+func (b *Bound) addKeys(p *Plan) {
+	state := 0
 	for _, n := range p.Nodes {
-		each += n.StateBytes
+		state += n.StateBytes
 	}
-	assumes = fmt.Sprintf("limits.keys keys of %d bytes, each with %d bytes of operator state", AssumedKeyBytes, each)
+	each := BytesPerKey + 2*AssumedKeyBytes + 2*state + BytesPerNode*len(p.Nodes)
+	assumes := fmt.Sprintf("limits.keys keys of %d bytes, each with %d bytes of operator state, and their share of the next cut", AssumedKeyBytes, state)
 	if p.ClockEvery > 0 {
-		each += inputs
-		assumes += " and the values of the open interval"
+		each += BytesPerInput * len(p.Inputs)
+		assumes += "; the values of the open interval"
 	}
-	b.add("keys", p.Limits.Keys, BytesPerKey+AssumedKeyBytes+each, assumes)
+	if p.SequenceField != "" {
+		each += BytesPerSequence + AssumedKeyBytes
+		assumes += "; the last sequence number"
+	}
+	b.add("keys", p.Limits.Keys, each, assumes)
 }
 
 // addRows adds the rows of results that one advance of the watermark can make.

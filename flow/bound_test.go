@@ -15,8 +15,8 @@ func TestMemoryBound(t *testing.T) {
 	b := p.MemoryBound(3)
 	want := map[string]int64{
 		"event ids":         1000 * flow.BytesPerID,
-		"waiting records":   100 * (flow.BytesPerReorder + flow.AssumedIDBytes + flow.AssumedKeyBytes + flow.BytesPerInput),
-		"keys":              10 * (flow.BytesPerKey + flow.AssumedKeyBytes + int64(p.Nodes[0].StateBytes)),
+		"waiting records":   100 * (flow.BytesPerReorder + 3*flow.AssumedIDBytes + flow.BytesPerInput),
+		"keys":              10 * (flow.BytesPerKey + 2*flow.AssumedKeyBytes + 2*int64(p.Nodes[0].StateBytes) + flow.BytesPerNode),
 		"rows of results":   (100 + flow.CreditRecords) * (flow.BytesPerRow + flow.AssumedIDBytes + flow.AssumedKeyBytes + flow.BytesPerValue),
 		"records in flight": flow.CreditRecords * flow.BytesPerRecord,
 		"bytes in flight":   flow.CreditBytes,
@@ -49,6 +49,7 @@ func TestMemoryBoundGrows(t *testing.T) {
 		"grid":    total(head+"limits: {ids: 1, keys: 1, reorder: 1, ticks: 1}\nclock: {every: 1s}\n", 1),
 		"ticks":   total(head+"limits: {ids: 1, keys: 1, reorder: 1, ticks: 2}\nclock: {every: 1s}\n", 1),
 		"node":    total(strings.Replace(head, "last", "sma, period: 50", 1)+"limits: {ids: 1, keys: 1, reorder: 1, ticks: 1}\n", 1),
+		"gaps":    total(head+"limits: {ids: 1, keys: 1, reorder: 1, ticks: 1}\nsequence: {field: s, gap_hold: 1s}\n", 1),
 		"two":     total(head+"limits: {ids: 1, keys: 1, reorder: 1, ticks: 1}\n", 2),
 	} {
 		if more <= least {
