@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -136,7 +135,7 @@ func tickPlan(tb testing.TB) *flow.Plan {
 		tb.Fatal(err)
 	}
 	if plan.Lateness != tickLateness || plan.DedupeHorizon != tickHorizon || plan.MaxFutureSkew != tickSkew {
-		tb.Fatal(fmt.Sprintf("the flow says lateness %s, horizon %s, skew %s; the loop by hand another", plan.Lateness, plan.DedupeHorizon, plan.MaxFutureSkew))
+		tb.Fatalf("the flow says lateness %s, horizon %s, skew %s; the loop by hand another", plan.Lateness, plan.DedupeHorizon, plan.MaxFutureSkew)
 	}
 	return plan
 }
