@@ -30,6 +30,8 @@ type Doc struct {
 	Watermark  record.EventTime
 	FenceToken uint64
 	ValuesHash string
+	// EventsHash is the hash of the canonical bytes of events. It is not part of the document.
+	EventsHash string
 	// Rows is the number of values.
 	Rows     int64
 	Complete bool

@@ -3,30 +3,23 @@ package emit
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/partitions"
-	"github.com/weirstream/weir/record"
 )
 
 var errStop = errors.New("emit: the reader has stopped")
 
-// FromJournal writes the document of a run from what stands in its journal. path may be "".
-func FromJournal(ctx context.Context, j control.Journal, state control.RunState, plan *flow.Plan, path string, keep int) (Doc, error) {
-	d := New(plan, ModeStream)
-	d.Positions = map[int32]record.Position{}
+// FromJournal writes the document of a run with the rows that stand in its journal. d names everything else; its positions name the
+// partitions. path may be "".
+func FromJournal(ctx context.Context, j control.Journal, runID string, d Doc, plan *flow.Plan, path string, keep int) (Doc, error) {
 	var runs []Run
-	for _, p := range state.Header.Partitions {
-		cut, ok := state.Cuts[p]
-		if !ok {
-			continue
-		}
-		d.Positions[p] = cut.Next
-		d.Counts = Add(d.Counts, cut.Counts)
-		runs = append(runs, journalRun(ctx, j, state.Header.RunID, p))
+	for _, p := range slices.Sorted(maps.Keys(d.Positions)) {
+		runs = append(runs, journalRun(ctx, j, runID, p))
 	}
-	d.Watermark = state.Watermark
 	return Write(d, plan, runs, path, keep)
 }
 

@@ -30,7 +30,8 @@ type Writer struct {
 	target *atomicfile.File
 	values *spool
 	events *spool
-	hash   hash.Hash
+	hash   hash.Hash // of values
+	idHash hash.Hash // of events
 	rows   int64
 	buf    []byte
 	kept   []any
@@ -40,13 +41,14 @@ type Writer struct {
 // NewWriter starts a document at path; an empty path makes none, but still hashes and keeps. Spool files stand beside the target.
 // The error carries codes.OutputUnwritable.
 func NewWriter(plan *flow.Plan, path string) (*Writer, error) {
-	w := &Writer{Keep: DefaultKeep, hash: sha256.New()}
+	w := &Writer{Keep: DefaultKeep, hash: sha256.New(), idHash: sha256.New()}
 	for i, o := range plan.Outputs {
 		w.names = append(w.names, o.Name)
 		w.sorted = append(w.sorted, i)
 	}
 	slices.SortFunc(w.sorted, func(a, b int) int { return strings.Compare(w.names[a], w.names[b]) })
 	w.hash.Write([]byte{'['})
+	w.idHash.Write([]byte{'['})
 	if path == "" {
 		return w, nil
 	}
@@ -78,17 +80,20 @@ func (w *Writer) Row(r *partitions.Row) error {
 	} else {
 		w.kept, w.ids = nil, nil
 	}
-	if w.target == nil {
-		return nil
-	}
-	if err := w.values.write(w.buf); err != nil {
-		return err
+	if w.target != nil {
+		if err := w.values.write(w.buf); err != nil {
+			return err
+		}
 	}
 	w.buf = w.buf[:0]
 	if w.rows > 1 {
 		w.buf = append(w.buf, ',')
 	}
 	w.buf = record.AppendString(w.buf, r.ID)
+	w.idHash.Write(w.buf)
+	if w.target == nil {
+		return nil
+	}
 	return w.events.write(w.buf)
 }
 
@@ -137,8 +142,7 @@ func number(r *partitions.Row, i int) any {
 
 // Finish completes the document with everything but the rows, puts it in its place, and returns it.
 func (w *Writer) Finish(d Doc) (Doc, error) {
-	w.hash.Write([]byte{']'})
-	d.ValuesHash = "sha256:" + hex.EncodeToString(w.hash.Sum(nil))
+	d.ValuesHash, d.EventsHash = digest(w.hash), digest(w.idHash)
 	d.Rows = w.rows
 	if d.Complete = w.rows <= int64(w.Keep); d.Complete {
 		d.Values, d.Events = w.kept, w.ids
@@ -153,6 +157,12 @@ func (w *Writer) Finish(d Doc) (Doc, error) {
 	w.values.remove()
 	w.events.remove()
 	return d, w.target.Commit()
+}
+
+// digest closes the array that was hashed.
+func digest(h hash.Hash) string {
+	h.Write([]byte{']'})
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
 // Discard gives the document up and leaves nothing behind.

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control/sqlite"
+	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/internal/devbroker"
+	"github.com/weirstream/weir/internal/fixture"
+	"github.com/weirstream/weir/internal/parity"
+	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/replay"
+	"github.com/weirstream/weir/sinks"
+	sinkkafka "github.com/weirstream/weir/sinks/kafka"
+)
+
+const (
+	demoTopic = "demo"
+	demoRun   = "demo"
+	// demoHeld is the arrival before which the publisher waits while the worker is killed, and demoEpoch the records of one commit: the
+	// worker has processed some records then that it has not committed.
+	demoHeld, demoEpoch = 14, 5
+	demoTimeout         = 30 * time.Second
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "demo",
+		Short:   "Show the whole story on embedded defaults: nothing to install, nothing left behind",
+		Long:    "Builds an arrival log with faults, publishes it to its own broker over the Kafka protocol, streams it with a worker process,\nkills that worker in the middle with SIGKILL, starts it again, and compares batch, replay and stream.",
+		Example: "  weir demo\n  weir demo --json",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
+	}
+}
+
+func (a *app) demo(ctx context.Context) error {
+	started := time.Now()
+	dir, err := os.MkdirTemp("", "weir-demo-")
+	if err != nil {
+		return codes.New(codes.OutputUnwritable, "a temporary folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	cfg, err := fixtureConfig(dir)
+	if err != nil {
+		return err
+	}
+	d := &demo{app: a, dir: dir}
+	d.say("weir demo: one flow, three modes, one hash\n")
+	d.say("The data: %d events of three instruments, one minute apart. The flow: take instrument 1 and compute the", bytes.Count(fixture.Snapshot, []byte("\n")))
+	d.say("exponential moving average of its closing price over 3 events (" + flowText(cfg.Plan) + ").\n")
+	cfg.Stream, cfg.Partitions, cfg.Log = d.stream, 4, a.log
+	report, err := parity.Run(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		doc := report.Document(true)
+		doc["worker_kills"] = d.kills
+		if err := a.document(doc); err != nil {
+			return err
+		}
+	} else {
+		d.conclude(report, time.Since(started))
+	}
+	if report.Verdict == parity.Different || report.Stream.ValuesHash != fixture.ValuesHash {
+		return outcome(codes.ExitDifference)
+	}
+	return nil
+}
+
+// fixtureConfig lays the embedded fixture out in dir.
+func fixtureConfig(dir string) (parity.Config, error) {
+	cfg := parity.Config{Dir: dir, Snapshot: filepath.Join(dir, "snapshot.jsonl"), Partitions: 4}
+	for name, data := range map[string][]byte{"snapshot.jsonl": fixture.Snapshot, "flow.yaml": fixture.Flow} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return cfg, codes.New(codes.OutputUnwritable, "%w", err)
+		}
+	}
+	var err error
+	if cfg.Plan, err = flow.Parse("flow.yaml", fixture.Flow, nil); err != nil {
+		return cfg, err
+	}
+	cfg.Schedule, err = replay.ParseSchedule("fault_schedule.json", fixture.Schedule)
+	if err == nil {
+		cfg.Seed = cfg.Schedule.Seed
+	}
+	return cfg, err
+}
+
+func flowText(p *flow.Plan) string {
+	return fmt.Sprintf("fingerprint %.19s…", p.Fingerprint)
+}
+
+// demo tells the story while it happens.
+type demo struct {
+	*app
+	dir   string
+	step  int
+	kills int
+}
+
+func (d *demo) say(format string, args ...any) {
+	if !d.json {
+		d.printf(format+"\n", args...)
+	}
+}
+
+func (d *demo) next(format string, args ...any) {
+	d.step++
+	d.say("%d. %s", d.step, fmt.Sprintf(format, args...))
+}
+
+// stream is the stream mode with real processes: half of the log, a worker, SIGKILL, the other half, the same worker again.
+func (d *demo) stream(ctx context.Context, job parity.Job) (parity.Outcome, error) {
+	var out parity.Outcome
+	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
+	defer cancel()
+	d.next("Batch has run over the events. For the other modes they arrive as they do in life: %d arrivals, with faults", job.Arrivals)
+	d.say("   injected (a duplicate, a delay, a missing event, a late revision, a pause, a burst, an outage of the source).")
+	broker, err := devbroker.Start(devbroker.Config{Partitions: job.Partitions, Topics: []string{demoTopic}, Logger: d.log})
+	if err != nil {
+		return out, err
+	}
+	defer broker.Close()
+	d.next("A broker of its own listens on %s; the first %d arrivals go to the topic %q over the Kafka protocol.", broker.Addr(), demoHeld-1, demoTopic)
+	gate := &gate{held: demoHeld, open: make(chan struct{})}
+	published := make(chan error, 1)
+	go func() { published <- d.publish(ctx, broker.Addr(), job.LogPath, gate) }()
+
+	worker, err := d.worker(ctx, broker.Addr(), job)
+	if err != nil {
+		return out, err
+	}
+	at, err := d.awaitCommit(ctx, worker, demoEpoch)
+	if err != nil {
+		worker.kill()
+		return out, err
+	}
+	worker.kill()
+	d.kills++
+	d.next("A worker process (pid %d) has committed %d records and was working on the next ones: killed with SIGKILL.", worker.cmd.Process.Pid, at)
+	close(gate.open)
+	if err := <-published; err != nil {
+		return out, err
+	}
+	d.next("The rest is published, and the worker started again with the same command. It goes on from its last commit;")
+	d.say("   what the dead one had processed but not committed is read again, and its results come once.")
+	if worker, err = d.worker(ctx, broker.Addr(), job); err != nil {
+		return out, err
+	}
+	if err := worker.wait(); err != nil {
+		return out, err
+	}
+	return parity.FromJournal(ctx, job, filepath.Join(d.dir, "demo.db"), demoRun)
+}
+
+func (d *demo) publish(ctx context.Context, addr, log string, gate *gate) error {
+	producer, err := sinkkafka.New(sinkkafka.Config{Brokers: []string{addr}, Topic: demoTopic})
+	if err != nil {
+		return err
+	}
+	defer producer.Close()
+	gate.Producer = producer
+	_, err = replay.Publish(ctx, replay.PublishConfig{Log: log, Producer: gate})
+	return err
+}
+
+// gate holds the publisher before an arrival until it is opened.
+type gate struct {
+	sinks.Producer
+	n, held int
+	open    chan struct{}
+}
+
+func (g *gate) Produce(ctx context.Context, r record.Record) error {
+	if g.n++; g.n == g.held {
+		if err := g.Flush(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-g.open:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return g.Producer.Produce(ctx, r)
+}
+
+// worker is a child process that runs `weir run`.
+type worker struct {
+	cmd    *exec.Cmd
+	output bytes.Buffer
+	done   chan error
+}
+
+func (d *demo) worker(ctx context.Context, addr string, job parity.Job) (*worker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, codes.New(codes.Internal, "the demo does not find its own program: %w", err)
+	}
+	w := &worker{done: make(chan error, 1)}
+	w.cmd = exec.CommandContext(ctx, self, "run", filepath.Join(d.dir, "flow.yaml"), "--brokers", addr, "--topic", demoTopic, "--group", "demo",
+		"--run-id", demoRun, "--store", "sqlite:"+filepath.Join(d.dir, "demo.db"), "--once-n", fmt.Sprint(job.Arrivals),
+		"--epoch", "1h", "--epoch-records", fmt.Sprint(demoEpoch), "--fetch", "1")
+	w.cmd.Stdout, w.cmd.Stderr = &w.output, &w.output
+	if err := w.cmd.Start(); err != nil {
+		return nil, codes.New(codes.Internal, "the worker process does not start: %w", err)
+	}
+	go func() { w.done <- w.cmd.Wait() }()
+	return w, nil
+}
+
+func (w *worker) kill() {
+	w.cmd.Process.Signal(syscall.SIGKILL)
+	<-w.done
+}
+
+func (w *worker) wait() error {
+	if err := <-w.done; err != nil {
+		return codes.New(codes.Internal, "the worker process failed (%w): %s", err, bytes.TrimSpace(w.output.Bytes()))
+	}
+	return nil
+}
+
+// awaitCommit watches the worker's journal, from outside, until so many records are committed.
+func (d *demo) awaitCommit(ctx context.Context, w *worker, records int64) (int64, error) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-w.done:
+			w.done <- err
+			return 0, codes.New(codes.Internal, "the worker process ended early (%v): %s", err, bytes.TrimSpace(w.output.Bytes()))
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case <-tick.C:
+		}
+		n, err := d.committed(ctx)
+		if err != nil || n >= records {
+			return n, err
+		}
+	}
+}
+
+func (d *demo) committed(ctx context.Context) (int64, error) {
+	path := filepath.Join(d.dir, "demo.db")
+	if missing(path) {
+		return 0, nil
+	}
+	journal, err := sqlite.Open(ctx, sqlite.Config{Path: path})
+	if err != nil {
+		// The worker may be making it at this moment.
+		if c := codes.Of(err); c != nil && c.Verdict == codes.Retry {
+			return 0, nil
+		}
+		return 0, err
+	}
+	defer journal.Close()
+	runs, err := journal.Runs(ctx)
+	if err != nil || len(runs) == 0 {
+		return 0, err
+	}
+	return runs[0].Counts.Records, nil
+}
+
+func (d *demo) conclude(r parity.Report, took time.Duration) {
+	d.next("The three modes:\n")
+	d.printf("%s\n", reportTable(r))
+	d.printf("%s\n\n", verdictText(r))
+	if r.Stream.ValuesHash == fixture.ValuesHash {
+		d.printf("The hash is the one this fixture must always give. ")
+	}
+	d.printf("It took %.1f s; nothing is left behind.\n\n", took.Seconds())
+	d.printf("What next:\n")
+	d.printf("  weir parity --seeds 50          fifty random fault schedules, crashes included\n")
+	d.printf("  weir parity --crash-every 3     crash the stream after every third record\n")
+	d.printf("  README.md                       your own flow, your own data, a live topic\n")
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirstream/weir/internal/fixture"
+)
+
+// The test binary is weir itself when this variable is set, so that the tests drive real processes.
+const asWeir = "WEIR_TEST_AS_WEIR"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asWeir) != "" {
+		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// command prepares weir as a process in dir.
+func command(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), asWeir+"=1")
+	return cmd
+}
+
+// result is what a finished command left.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// weir runs a command to its end.
+func weir(t *testing.T, dir, stdin string, args ...string) result {
+	t.Helper()
+	cmd := command(t, dir, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	r := result{code: cmd.ProcessState.ExitCode(), stdout: out.String(), stderr: errs.String()}
+	if strings.Contains(r.stderr, "goroutine ") || strings.Contains(r.stdout, "goroutine ") {
+		t.Errorf("weir %s printed a stack trace:\n%s%s", strings.Join(args, " "), r.stdout, r.stderr)
+	}
+	return r
+}
+
+// must runs a command that has to succeed.
+func must(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	r := weir(t, dir, "", args...)
+	if r.code != 0 {
+		t.Fatalf("weir %s: exit %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
+	}
+	return r.stdout
+}
+
+// refused runs a command that has to fail with an exit code, a code and words in its message.
+func refused(t *testing.T, dir string, exit int, words []string, args ...string) result {
+	t.Helper()
+	r := weir(t, dir, "", args...)
+	if r.code != exit {
+		t.Errorf("weir %s: exit %d, want %d\n%s%s", strings.Join(args, " "), r.code, exit, r.stdout, r.stderr)
+	}
+	for _, w := range words {
+		if !strings.Contains(r.stderr, w) {
+			t.Errorf("weir %s: the message lacks %q:\n%s", strings.Join(args, " "), w, r.stderr)
+		}
+	}
+	return r
+}
+
+// parse reads one JSON document.
+func parse(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatalf("not one JSON document: %v\n%.2000s", err, text)
+	}
+	return doc
+}
+
+// fixtureDir lays out the fixture's files in a new folder.
+func fixtureDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{"snapshot.jsonl": fixture.Snapshot, "flow.yaml": fixture.Flow, "faults.json": fixture.Schedule} {
+		write(t, dir, name, string(data))
+	}
+	return dir
+}
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

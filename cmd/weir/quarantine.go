@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"path/filepath"
+	"unicode/utf8"
+
+	"github.com/weirstream/weir/control/sqlite"
+	"github.com/weirstream/weir/internal/atomicfile"
+	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/record"
+)
+
+// leaveQuarantine writes what the run has set aside to the artifacts folder, one canonical document a line.
+func (a *app) leaveQuarantine(ctx context.Context, o runOptions, journal *sqlite.Store) error {
+	if o.artifacts == "" {
+		return nil
+	}
+	f, err := atomicfile.Create(filepath.Join(o.artifacts, fileName(o.runID)+".quarantine.jsonl"), 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Discard()
+	out := bufio.NewWriter(f)
+	err = journal.Quarantine(ctx, o.runID, func(q partitions.Quarantined) error {
+		line, err := record.AppendJSON(nil, quarantineDocument(q))
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(append(line, '\n'))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+func quarantineDocument(q partitions.Quarantined) map[string]any {
+	m := map[string]any{"partition": q.Partition, "position": q.Position.String(), "reason": q.Reason, "detail": q.Detail, "event_id": nil, "event_time": nil}
+	if q.EventID != "" {
+		m["event_id"] = q.EventID
+	}
+	if q.EventTime != record.NoTime {
+		m["event_time"] = q.EventTime.String()
+	}
+	setBytes(m, "key", q.Key)
+	setBytes(m, "value", q.Value)
+	return m
+}
+
+// setBytes shows bytes as text when they are text, and as base64 otherwise; nil is null.
+func setBytes(m map[string]any, name string, b []byte) {
+	switch {
+	case b == nil:
+		m[name] = nil
+	case utf8.Valid(b):
+		m[name] = string(b)
+	default:
+		m[name+"_base64"] = base64.StdEncoding.EncodeToString(b)
+	}
+}

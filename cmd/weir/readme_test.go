@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// documents whose shell commands must work as they stand.
+var documents = []string{"README.md", "docs/flow.md", "docs/performance.md"}
+
+// elsewhere lists the lines that other checks run, each with the place.
+var elsewhere = map[string]string{
+	"go run ./cmd/weir demo": "TestDemo, and .ci/run itself",
+	"make test":              ".ci/run",
+	"make bench":             "run by hand: it takes minutes and asserts nothing",
+}
+
+// TestDocumentedCommands runs every line of every `sh` block of the documents, in order, in one folder per document. A yaml block
+// that follows a sentence "Save this as `NAME`" is that file.
+func TestDocumentedCommands(t *testing.T) {
+	t.Parallel()
+	for _, doc := range documents {
+		t.Run(doc, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(filepath.Join("..", "..", doc))
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			ran := 0
+			for _, b := range blocks(string(text)) {
+				switch {
+				case b.saveAs != "":
+					write(t, dir, b.saveAs, b.text)
+				case b.lang == "sh":
+					ran += runBlock(t, dir, b.text)
+				}
+			}
+			if doc == "README.md" && ran < 8 {
+				t.Errorf("only %d commands were found in %s; has its form changed?", ran, doc)
+			}
+		})
+	}
+}
+
+type block struct{ lang, saveAs, text string }
+
+var saveAs = regexp.MustCompile("[Ss]ave this as `([^`]+)`")
+
+func blocks(text string) []block {
+	var all []block
+	var open *block
+	name := ""
+	for line := range strings.Lines(text) {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case open == nil && strings.HasPrefix(trimmed, "```"):
+			open = &block{lang: strings.TrimPrefix(trimmed, "```"), saveAs: name}
+			name = ""
+		case open != nil && trimmed == "```":
+			all = append(all, *open)
+			open = nil
+		case open != nil:
+			open.text += line
+		default:
+			if m := saveAs.FindStringSubmatch(line); m != nil {
+				name = m[1]
+			}
+		}
+	}
+	return all
+}
+
+// runBlock runs each line with `weir` being this test binary; a broker is left running until the test ends.
+func runBlock(t *testing.T, dir, text string) int {
+	ran := 0
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") || elsewhere[line] != "" {
+			continue
+		}
+		ran++
+		if strings.HasPrefix(line, "weir broker") {
+			serve(t, dir, strings.Fields(line)[1:])
+			continue
+		}
+		// A shell function stands in for the installed binary, so that pipes and redirections of the document work.
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("bash", "-c", `set -euo pipefail; weir() { "$WEIR_SELF" "$@"; }; `+line)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), asWeir+"=1", "WEIR_SELF="+self)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	return ran
+}
+
+// serve starts a command that runs until it is stopped, and waits for the line that says it is ready.
+func serve(t *testing.T, dir string, args []string) {
+	t.Helper()
+	cmd := command(t, dir, args...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(os.Interrupt)
+		cmd.Wait()
+	})
+	scan := bufio.NewScanner(out)
+	for scan.Scan() {
+		if strings.Contains(scan.Text(), "listening") {
+			return
+		}
+	}
+	t.Fatalf("weir %s ended without listening", strings.Join(args, " "))
+}

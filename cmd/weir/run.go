@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirstream/weir/actors"
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/control/sqlite"
+	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sinks/emit"
+	"github.com/weirstream/weir/sources"
+	"github.com/weirstream/weir/sources/kafka"
+	"github.com/weirstream/weir/sources/logfile"
+)
+
+// runOptions are the flags of weir run.
+type runOptions struct {
+	brokers, topic, group, runID, store, emit, artifacts, log string
+	partitions                                                int32
+	onceN, untilN, epochRecords                               int64
+	fetch                                                     int
+	epoch                                                     time.Duration
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run FLOW",
+		Short: "Run a flow over a live topic, with a journal to resume from",
+		Long: "Reads a topic from the position in the run's journal and commits positions, ids, operator state and outputs in one transaction\n" +
+			"every epoch. Killed at any moment, it goes on from the last commit when it is started again with the same --run-id.\n" +
+			"Ctrl-C or SIGTERM commits what is done and stops; a second one stops at once.",
+		Example: "  weir run flow.yaml --brokers 127.0.0.1:9092 --topic ticks --group g1 --run-id ticks-1 --store sqlite:weir.db\n" +
+			"  weir run flow.yaml --brokers 127.0.0.1:9092 --topic ticks --run-id bounded-1 --store sqlite:weir.db --once-n 299 --emit out.json\n" +
+			"  weir run flow.yaml --log arrivals.log --run-id file-1 --store sqlite:weir.db --emit out.json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.stream(cmd.Context(), args[0], o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.brokers, "brokers", "", "broker addresses, HOST:PORT, separated by commas")
+	f.StringVar(&o.topic, "topic", "", "topic to read")
+	f.StringVar(&o.log, "log", "", "read this arrival log instead of a topic")
+	f.Int32Var(&o.partitions, "partitions", 1, "with --log: deal the log to this many partitions, as the topic's producer would")
+	f.StringVar(&o.group, "group", "", "consumer group that is told the committed positions, as a courtesy; the journal decides")
+	f.StringVar(&o.runID, "run-id", "", "name of the run in the store (required)")
+	f.StringVar(&o.store, "store", "", "store of the journal: sqlite:PATH (required)")
+	f.StringVar(&o.artifacts, "artifacts", "", "folder for what the run leaves behind: RUN-ID.quarantine.jsonl, and RUN-ID.emit.json unless --emit names another file")
+	f.Int64Var(&o.onceN, "once-n", 0, "the input ends after this many records over the whole run; everything is released and the run is FINISHED")
+	f.Int64Var(&o.untilN, "until-n", 0, "stop at an open cut after this many records over the whole run, to be resumed later")
+	f.StringVar(&o.emit, "emit", "", "write the emit document here when the run ends by --once-n, --until-n or the end of a log")
+	f.DurationVar(&o.epoch, "epoch", time.Second, "time between commits")
+	f.Int64Var(&o.epochRecords, "epoch-records", 0, "commit after this many records already; 0 is by time alone")
+	f.IntVar(&o.fetch, "fetch", 0, "records of one batch at most (default 1024)")
+	return cmd
+}
+
+func (o runOptions) check() error {
+	switch {
+	case o.runID == "":
+		return usagef("--run-id is missing: name the run, so that it can be resumed")
+	case o.store == "":
+		return usagef("--store is missing: say where the journal is kept, such as --store sqlite:weir.db")
+	case o.onceN < 0 || o.untilN < 0 || o.epochRecords < 0 || o.fetch < 0 || o.epoch <= 0:
+		return usagef("--once-n, --until-n, --epoch-records and --fetch must not be negative, and --epoch must be more than 0")
+	case o.onceN > 0 && o.untilN > 0:
+		return usagef("--once-n ends the run and --until-n keeps it open: give one of them")
+	case o.log == "" && (o.brokers == "" || o.topic == ""):
+		return usagef("say what to read: --brokers and --topic, or --log")
+	case o.log != "" && (o.brokers != "" || o.topic != ""):
+		return usagef("give either --log, or --brokers and --topic, not both")
+	case o.partitions < 1:
+		return usagef("--partitions must be at least 1, not %d", o.partitions)
+	}
+	return nil
+}
+
+func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	plan, err := a.loadFlow(flowFile)
+	if err != nil {
+		return err
+	}
+	if err := o.prepareOutputs(); err != nil {
+		return err
+	}
+	journal, err := openJournal(ctx, o.store)
+	if err != nil {
+		return err
+	}
+	defer journal.Close()
+	source, offsets, err := a.source(o)
+	if err != nil {
+		return err
+	}
+	if err := a.printBound(ctx, plan, source); err != nil {
+		return err
+	}
+	result, err := actors.Run(ctx, actors.Config{
+		Plan: plan, Source: source, Journal: journal, RunID: o.runID, Group: o.group,
+		EpochEvery: o.epoch, EpochRecords: o.epochRecords, MaxRecords: o.onceN, UntilRecords: o.untilN, FetchSize: o.fetch,
+		Kill: a.kill, CommitOffsets: offsets, Logger: a.log, OnProgress: a.progress,
+	})
+	return a.finishRun(ctx, o, plan, journal, result, err)
+}
+
+// prepareOutputs finds out before the run, not after it, that its results cannot be written.
+func (o *runOptions) prepareOutputs() error {
+	if o.artifacts != "" {
+		if err := os.MkdirAll(o.artifacts, 0o700); err != nil {
+			return codes.New(codes.OutputUnwritable, "--artifacts: %w", err)
+		}
+		if o.emit == "" && (o.onceN > 0 || o.untilN > 0 || o.log != "") {
+			o.emit = filepath.Join(o.artifacts, fileName(o.runID)+".emit.json")
+		}
+	}
+	return writable(o.emit)
+}
+
+// writable makes sure that a file can be made at path; "" needs none.
+func writable(path string) error {
+	if path == "" {
+		return nil
+	}
+	spool, err := emit.NewSpool(path)
+	if err != nil {
+		return err
+	}
+	spool.Close()
+	return nil
+}
+
+// fileName turns a run id into a name without separators.
+func fileName(runID string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '/' || r == os.PathSeparator || r == ':' {
+			return '_'
+		}
+		return r
+	}, strings.TrimLeft(runID, "."))
+}
+
+func openJournal(ctx context.Context, store string) (*sqlite.Store, error) {
+	s, err := control.ParseStore(store)
+	if err != nil {
+		return nil, err
+	}
+	return sqlite.Open(ctx, sqlite.Config{Path: s.Path})
+}
+
+type commitOffsets = func(context.Context, map[int32]record.Position) error
+
+func (a *app) source(o runOptions) (sources.Source, commitOffsets, error) {
+	if o.log != "" {
+		return logfile.NewSource(o.log, logfile.SourceConfig{Partitions: o.partitions, Faults: true}), nil, nil
+	}
+	s, err := kafka.New(kafka.Config{
+		Brokers: strings.Split(o.brokers, ","), Topic: o.topic, Logger: a.log,
+		OnOutage: func(cause error) {
+			if cause != nil {
+				a.notice("weir: the broker does not answer, trying again: %s\n", printable(cause.Error()))
+				return
+			}
+			a.notice("weir: the broker answers again\n")
+		},
+	})
+	if err != nil || o.group == "" {
+		return s, nil, err
+	}
+	return s, func(ctx context.Context, next map[int32]record.Position) error {
+		return s.CommitGroup(ctx, o.group, next)
+	}, nil
+}
+
+// printBound says how much memory the run may take before it starts.
+func (a *app) printBound(ctx context.Context, plan *flow.Plan, source sources.Source) error {
+	info, err := source.Info(ctx)
+	if err != nil {
+		return err
+	}
+	bound := plan.MemoryBound(len(info.Partitions))
+	a.notice("weir: %s, %d partitions, at most %d MiB of memory for state and buffers\n", printable(info.Name), len(info.Partitions), bound.Total>>20)
+	return nil
+}
+
+func (a *app) progress(p actors.Progress) {
+	a.log.Info("committed", "epoch", p.Epoch, "records", p.Counts.Records, "outputs", p.Counts.Outputs, "watermark", p.Watermark.String(), "commit", p.CommitTime)
+}
+
+// finishRun writes what the run leaves behind and says how it ended.
+func (a *app) finishRun(ctx context.Context, o runOptions, plan *flow.Plan, journal *sqlite.Store, result actors.Result, err error) error {
+	again := codes.Has(err, codes.RunFinished) && o.emit != "" && missing(o.emit)
+	switch {
+	case err == nil:
+	case again:
+		// The process was killed between its last commit and the document: the result stands, only its copy is missing.
+		a.notice("weir: run %s has finished before; its emit document was missing and is written now\n", printable(o.runID))
+	case errors.Is(err, actors.ErrInterrupted) && a.signal == syscall.SIGTERM && o.onceN == 0 && o.untilN == 0 && o.log == "":
+		// Being told to stop is how a daemon ends.
+		a.notice("weir: stopped; everything processed is committed\n")
+		return a.leaveQuarantine(context.WithoutCancel(ctx), o, journal)
+	default:
+		return err
+	}
+	d := emit.New(plan, emit.ModeStream)
+	d.Counts, d.Positions, d.Watermark = result.Counts, result.Positions(), result.Watermark
+	d, err = emit.FromJournal(ctx, journal, o.runID, d, plan, o.emit, emit.DefaultKeep)
+	if err != nil {
+		return err
+	}
+	if err := a.leaveQuarantine(ctx, o, journal); err != nil {
+		return err
+	}
+	return a.showDoc(d, o.emit)
+}
+
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// showDoc prints the outcome of a run: the document with --json, a few lines otherwise.
+func (a *app) showDoc(d emit.Doc, path string) error {
+	if a.json {
+		return a.document(d.Document(true))
+	}
+	c := d.Counts
+	a.printf("%s: %d consumed, %d filtered, %d omitted, %d duplicates skipped, %d late, %d from the future\n", d.Mode, c.Consumed, c.Filtered, c.Omitted, c.Duplicates, c.Late, c.Future)
+	a.printf("%d values, %s\n", d.Rows, d.ValuesHash)
+	if path != "" {
+		a.printf("written to %s\n", path)
+	}
+	return nil
+}
