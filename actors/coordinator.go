@@ -175,7 +175,7 @@ func (a *coordinatorActor) committed(m commitDone) error {
 	a.state = a.after(a.commit)
 	shell.Send(a.in.run, toRun(committed{m.stamp, a.state}))
 	for _, p := range a.commit.Partitions {
-		if cap(p.Rows.Data) > 0 {
+		if cap(p.Rows.Data) > 0 && !a.last {
 			shell.Send(a.in.refs[p.Cut.Partition], toPartition(recycle{m.stamp, p.Rows.Data}))
 		}
 	}

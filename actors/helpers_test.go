@@ -373,4 +373,24 @@ func seeded(t testing.TB, seed uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-var _ = time.Second
+// once makes a function that acts the first time only.
+func once(do func()) func() {
+	var first sync.Once
+	return func() { first.Do(do) }
+}
+
+// lockstep lets a moment of virtual time pass before an answer of the source is used. Time moves only when nothing else can happen, so
+// what came before is processed, cut and committed by then: there is an epoch for every Poll.
+func lockstep(c *Config, _ *sourcetest.Config) {
+	c.EpochRecords = 1
+	inner := c.Hooks
+	c.Hooks.At = func(ctx context.Context, p Point) error {
+		if p.Name == AfterPoll {
+			select {
+			case <-time.After(time.Microsecond):
+			case <-ctx.Done():
+			}
+		}
+		return inner.at(ctx, p)
+	}
+}

@@ -166,11 +166,12 @@ func (r *readerActor) next() {
 func (r *readerActor) polled(m polled) error {
 	r.polling = false
 	end := errors.Is(m.err, io.EOF)
-	if r.exhausted || (m.err != nil && m.err != io.EOF) {
+	switch {
+	case r.exhausted || r.in.ctx.Err() != nil:
 		m.Discard()
-		if r.exhausted {
-			return nil
-		}
+		return nil
+	case m.err != nil && !end:
+		m.Discard()
 		return m.err
 	}
 	for i := range m.batches {
