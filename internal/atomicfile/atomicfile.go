@@ -133,3 +133,17 @@ func Unwritable(path string, err error) error {
 	}
 	return codes.New(codes.OutputUnwritable, "%s cannot be written: %w", path, err)
 }
+
+// Write makes a file with this content stand at path, whole or not at all. perm is subject to the process's umask. The error carries
+// codes.OutputUnwritable.
+func Write(path string, data []byte, perm os.FileMode) error {
+	f, err := Create(path, perm)
+	if err != nil {
+		return err
+	}
+	defer f.Discard()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.Commit()
+}
