@@ -83,5 +83,5 @@ func (o batchOptions) source(plan *flow.Plan) sources.Source {
 	if o.log != "" {
 		return logfile.NewSource(o.log, logfile.SourceConfig{Partitions: o.partitions})
 	}
-	return snapshot.New(o.snapshot, snapshot.Config{Fields: snapshot.FieldsOf(plan)})
+	return snapshot.New(snapshot.Config{Path: o.snapshot, Fields: snapshot.FieldsOf(plan)})
 }

@@ -27,10 +27,12 @@ import (
 const (
 	demoTopic = "demo"
 	demoRun   = "demo"
-	// demoHeld is the arrival before which the publisher waits while the worker is killed, and demoEpoch the records of one commit: the
-	// worker has processed some records then that it has not committed.
-	demoHeld, demoEpoch = 14, 5
-	demoTimeout         = 30 * time.Second
+	// The worker commits every demoEpoch records. The publisher waits after so many for that commit, and then after demoHeld for the
+	// kill: the worker has records in hand by then that it has not committed.
+	demoEpoch, demoHeld = 8, 13
+	// demoReading gives the worker time to take what was published after its commit.
+	demoReading = 200 * time.Millisecond
+	demoTimeout = 30 * time.Second
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -133,30 +135,22 @@ func (d *demo) stream(ctx context.Context, job parity.Job) (parity.Outcome, erro
 		return out, err
 	}
 	defer broker.Close()
-	d.next("A broker of its own listens on %s; the first %d arrivals go to the topic %q over the Kafka protocol.", broker.Addr(), demoHeld-1, demoTopic)
-	gate := &gate{held: demoHeld, open: make(chan struct{})}
+	d.next("A broker of its own listens on %s; the first %d arrivals go to its topic %q over the Kafka protocol.", broker.Addr(), demoHeld, demoTopic)
+	gate := newGate(demoEpoch, demoHeld)
 	published := make(chan error, 1)
 	go func() { published <- d.publish(ctx, broker.Addr(), job.LogPath, gate) }()
-
-	worker, err := d.worker(ctx, broker.Addr(), job)
-	if err != nil {
+	if err := d.killWorker(ctx, broker.Addr(), job, gate); err != nil {
+		cancel()
+		<-published
 		return out, err
 	}
-	at, err := d.awaitCommit(ctx, worker, demoEpoch)
-	if err != nil {
-		worker.kill()
-		return out, err
-	}
-	worker.kill()
-	d.kills++
-	d.next("A worker process (pid %d) has committed %d records and was working on the next ones: killed with SIGKILL.", worker.cmd.Process.Pid, at)
-	close(gate.open)
 	if err := <-published; err != nil {
 		return out, err
 	}
 	d.next("The rest is published, and the worker started again with the same command. It goes on from its last commit;")
 	d.say("   what the dead one had processed but not committed is read again, and its results come once.")
-	if worker, err = d.worker(ctx, broker.Addr(), job); err != nil {
+	worker, err := d.worker(ctx, broker.Addr(), job)
+	if err != nil {
 		return out, err
 	}
 	if err := worker.wait(); err != nil {
@@ -176,25 +170,73 @@ func (d *demo) publish(ctx context.Context, addr, log string, gate *gate) error 
 	return err
 }
 
-// gate holds the publisher before an arrival until it is opened.
+// killWorker starts a worker, lets it commit once, gives it more, and kills it.
+func (d *demo) killWorker(ctx context.Context, addr string, job parity.Job, gate *gate) error {
+	worker, err := d.worker(ctx, addr, job)
+	if err != nil {
+		return err
+	}
+	defer worker.kill()
+	if err := d.awaitCommit(ctx, worker, demoEpoch); err != nil {
+		return err
+	}
+	gate.pass(ctx)
+	select {
+	case <-gate.reached:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	reading := time.NewTimer(demoReading)
+	defer reading.Stop()
+	<-reading.C
+	worker.kill()
+	d.kills++
+	at, err := d.committed(ctx)
+	if err != nil {
+		return err
+	}
+	d.next("A worker process (pid %d) reads them. It has committed %d and is given the other %d: killed with SIGKILL.", worker.cmd.Process.Pid, at, demoHeld-at)
+	gate.pass(ctx)
+	return nil
+}
+
+// gate holds a publisher after certain numbers of records, with everything before them written, until it is let pass.
 type gate struct {
 	sinks.Producer
-	n, held int
-	open    chan struct{}
+	n       int
+	stops   []int
+	release chan struct{}
+	reached chan struct{} // gets one for the last stop
+}
+
+func newGate(stops ...int) *gate {
+	return &gate{stops: stops, release: make(chan struct{}), reached: make(chan struct{}, 1)}
 }
 
 func (g *gate) Produce(ctx context.Context, r record.Record) error {
-	if g.n++; g.n == g.held {
+	if len(g.stops) > 0 && g.n == g.stops[0] {
 		if err := g.Flush(ctx); err != nil {
 			return err
 		}
+		if g.stops = g.stops[1:]; len(g.stops) == 0 {
+			g.reached <- struct{}{}
+		}
 		select {
-		case <-g.open:
+		case <-g.release:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+	g.n++
 	return g.Producer.Produce(ctx, r)
+}
+
+// pass lets the publisher go on.
+func (g *gate) pass(ctx context.Context) {
+	select {
+	case g.release <- struct{}{}:
+	case <-ctx.Done():
+	}
 }
 
 // worker is a child process that runs `weir run`.
@@ -221,9 +263,10 @@ func (d *demo) worker(ctx context.Context, addr string, job parity.Job) (*worker
 	return w, nil
 }
 
+// kill may be called again.
 func (w *worker) kill() {
 	w.cmd.Process.Signal(syscall.SIGKILL)
-	<-w.done
+	w.done <- <-w.done
 }
 
 func (w *worker) wait() error {
@@ -234,21 +277,21 @@ func (w *worker) wait() error {
 }
 
 // awaitCommit watches the worker's journal, from outside, until so many records are committed.
-func (d *demo) awaitCommit(ctx context.Context, w *worker, records int64) (int64, error) {
+func (d *demo) awaitCommit(ctx context.Context, w *worker, records int64) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-w.done:
 			w.done <- err
-			return 0, codes.New(codes.Internal, "the worker process ended early (%v): %s", err, bytes.TrimSpace(w.output.Bytes()))
+			return codes.New(codes.Internal, "the worker process ended early (%v): %s", err, bytes.TrimSpace(w.output.Bytes()))
 		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-tick.C:
 		}
 		n, err := d.committed(ctx)
 		if err != nil || n >= records {
-			return n, err
+			return err
 		}
 	}
 }

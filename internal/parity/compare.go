@@ -14,7 +14,6 @@ import (
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sinks/emit"
-	"github.com/weirstream/weir/sources/snapshot"
 )
 
 // Exception is a record that the stream set aside, or accepted as a revision.
@@ -76,22 +75,6 @@ func (e Exceptions) explaining() []Exception {
 		}
 	}
 	return list
-}
-
-// corrections turn a snapshot into what the stream took part in: events that it never accepted are left out, those whose first
-// delivery was a revision have the revision's value.
-func (e Exceptions) corrections() snapshot.Corrections {
-	c := snapshot.Corrections{Drop: map[string]bool{}, Replace: map[string][]byte{}}
-	for _, x := range e.explaining() {
-		switch {
-		case x.EventID == "":
-		case x.Reason == partitions.ReasonRevised:
-			c.Replace[x.EventID] = x.Value
-		default:
-			c.Drop[x.EventID] = true
-		}
-	}
-	return c
 }
 
 // compare says in words what differs between two modes that must be equal.

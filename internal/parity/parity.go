@@ -117,7 +117,12 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 }
 
 func (c Config) snapshot() *snapshot.Source {
-	return snapshot.New(c.Snapshot, snapshot.Config{Fields: snapshot.FieldsOf(c.Plan)})
+	return snapshot.New(snapshot.Config{Path: c.Snapshot, Fields: snapshot.FieldsOf(c.Plan), TempDir: c.Dir})
+}
+
+// batch runs the batch mode over a snapshot.
+func (c Config) batch(ctx context.Context, s *snapshot.Source, name string) (emit.Doc, error) {
+	return batch.Run(ctx, batch.Config{Plan: c.Plan, Source: s, Mode: emit.ModeBatch, Fetch: c.Fetch, Emit: filepath.Join(c.Dir, name), Keep: c.Keep})
 }
 
 // judge compares and, where batch differs, explains.
@@ -134,7 +139,11 @@ func (c Config) judge(ctx context.Context, r *Report, replayed, streamed Excepti
 		r.Verdict = EqualToBatch
 		return nil
 	}
-	corrected, err := c.batch(ctx, snapshot.Corrected(c.snapshot(), streamed.corrections()), "corrected.json")
+	events, err := c.correct(ctx, streamed)
+	if err != nil {
+		return err
+	}
+	corrected, err := c.batch(ctx, events, "corrected.json")
 	if err != nil {
 		return err
 	}

@@ -168,6 +168,10 @@ func FromJournal(ctx context.Context, job Job, path, run string) (Outcome, error
 		return Outcome{}, err
 	}
 	defer journal.Close()
+	return fromStore(ctx, job, journal, run)
+}
+
+func fromStore(ctx context.Context, job Job, journal *sqlite.Store, run string) (Outcome, error) {
 	runs, err := journal.Runs(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -182,7 +186,7 @@ func FromJournal(ctx context.Context, job Job, path, run string) (Outcome, error
 		}
 		return job.outcome(ctx, journal, run, state)
 	}
-	return Outcome{}, codes.New(codes.Internal, "the journal %s has no run %q", path, run)
+	return Outcome{}, codes.New(codes.Internal, "the journal has no run %q", run)
 }
 
 func (job Job) outcome(ctx context.Context, journal *sqlite.Store, run string, state control.RunState) (Outcome, error) {

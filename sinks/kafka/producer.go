@@ -57,8 +57,6 @@ func New(cfg Config) (*Producer, error) {
 		kgo.MaxBufferedBytes(bufferedBytes), kgo.MaxBufferedRecords(bufferedRecords),
 		kgo.ProducerBatchMaxBytes(16<<20), kgo.BrokerMaxWriteBytes(64<<20),
 		kgo.ProducerLinger(5*time.Millisecond), kgo.DisableClientMetrics(), kgo.DialTimeout(4*time.Second),
-		// No answer within a minute is an error of the publication, not a wait for ever.
-		kgo.RecordDeliveryTimeout(time.Minute),
 	)
 	if err != nil {
 		return nil, codes.New(codes.ConfigInvalid, "the broker addresses %s: %w", strings.Join(cfg.Brokers, ", "), err)
