@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/record"
@@ -40,6 +41,9 @@ func Build(ctx context.Context, cfg BuildConfig) (Built, error) {
 	if err != nil {
 		return Built{}, err
 	}
+	if sameFile(cfg.Snapshot, cfg.Out) {
+		return Built{}, codes.New(codes.ConfigInvalid, "the log would take the place of the snapshot %s: name another file for it", cfg.Snapshot)
+	}
 	source := openSnapshot(cfg.Snapshot, cfg.Fields)
 	if header.SnapshotHash, err = source.Hash(ctx); err != nil {
 		return Built{}, err
@@ -65,6 +69,16 @@ func Build(ctx context.Context, cfg BuildConfig) (Built, error) {
 	}
 	end, err := out.Commit()
 	return Built{Arrivals: end.Arrivals, FaultsApplied: end.FaultsApplied, LogHash: end.LogHash}, err
+}
+
+// sameFile says whether two paths lead to one file that exists.
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 func openSnapshot(path string, fields snapshot.Fields) *snapshot.Source {
@@ -146,54 +160,4 @@ func (cfg *BuildConfig) refuse(line int64, err error) error {
 		return codes.New(codes.SnapshotInvalid, "%s:%d:%d: %s", cfg.Snapshot, line, syntax.Column, syntax.Msg)
 	}
 	return codes.New(codes.SnapshotInvalid, "%s:%d: %w", cfg.Snapshot, line, err)
-}
-
-// appendValue writes the canonical form of a row. NaN, infinities and numbers that overflow binary64 have none; they become null,
-// which is the same to a flow: a gap.
-func appendValue(dst, value []byte) ([]byte, error) {
-	start := len(dst)
-	dst, err := record.AppendCanonical(dst, value)
-	if err == nil {
-		return dst, nil
-	}
-	finite, changed := nullNonFinite(value)
-	if !changed {
-		return dst, err
-	}
-	return record.AppendCanonical(dst[:start], finite)
-}
-
-// nullNonFinite puts null in the place of every number that is not finite. value is an object that a record.Scanner accepted.
-func nullNonFinite(value []byte) (finite []byte, changed bool) {
-	for i := 0; i < len(value); {
-		end := i + 1
-		switch c := value[i]; {
-		case c == '"':
-			end = skipValue(value, i)
-		case c == 'N' || c == 'I' || c == '-' || c-'0' <= 9:
-			end = skipValue(value, i)
-			if isNonFinite(value[i:end]) {
-				finite, changed = append(finite, "null"...), true
-				i = end
-				continue
-			}
-		}
-		finite = append(finite, value[i:end]...)
-		i = end
-	}
-	return finite, changed
-}
-
-func isNonFinite(literal []byte) bool {
-	switch string(literal) {
-	case "NaN", "Infinity", "-Infinity":
-		return true
-	}
-	var one [1]record.Field
-	doc := append(append([]byte(`{"x":`), literal...), '}')
-	if err := record.NewScanner([]string{"x"}).Scan(doc, one[:]); err != nil || one[0].IsInteger() {
-		return false
-	}
-	x := record.ParseFloat(literal)
-	return x-x != 0
 }

@@ -3,6 +3,8 @@ package replay
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
+	"math/bits"
 	"time"
 
 	"github.com/weirstream/weir/record"
@@ -28,6 +30,8 @@ type injector struct {
 	first map[string]int32
 	next  []int32
 	left  int // faults whose event has not come yet
+	// sieve rules most of the other events out, without a look into the map.
+	sieve sieve
 
 	events  int64
 	delayed deliveries
@@ -42,9 +46,11 @@ func newInjector(s *Schedule, revision string, emit func(*logfile.Arrival, []log
 	}
 	in.left = len(s.Faults)
 	in.first, in.next = make(map[string]int32, len(s.Faults)), make([]int32, len(s.Faults))
+	in.sieve = newSieve(len(s.Faults))
 	for i := range s.Faults {
 		in.next[i] = -1
 		id := s.Faults[i].EventID
+		in.sieve.add(id)
 		if other, ok := in.first[id]; ok {
 			in.next[i] = other
 		}
@@ -65,7 +71,7 @@ func (in *injector) event(e *event) error {
 		}
 	}
 	in.events++
-	if in.left > 0 {
+	if in.left > 0 && in.sieve.has(e.id) {
 		if i, ok := in.first[string(e.id)]; ok {
 			delete(in.first, string(e.id))
 			return in.faulty(e, at, i)
@@ -298,4 +304,26 @@ func (h *deliveries) pop() delivery {
 		old[i], old[least] = old[least], old[i]
 		i = least
 	}
+}
+
+// sieve holds a set of ids in two bytes each: an id that it does not have is not in the set, one that it has nearly always is.
+type sieve struct {
+	seed maphash.Seed
+	bits []uint64
+	mask uint64
+}
+
+func newSieve(n int) sieve {
+	words := uint64(1) << bits.Len(uint(n)/4)
+	return sieve{seed: maphash.MakeSeed(), bits: make([]uint64, words), mask: 64*words - 1}
+}
+
+func (s *sieve) add(id string) {
+	h := maphash.String(s.seed, id) & s.mask
+	s.bits[h/64] |= 1 << (h % 64)
+}
+
+func (s *sieve) has(id []byte) bool {
+	h := maphash.Bytes(s.seed, id) & s.mask
+	return s.bits[h/64]&(1<<(h%64)) != 0
 }

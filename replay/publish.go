@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -25,16 +24,13 @@ const (
 // Speed is how fast a log is published. The zero value is as fast as the producer takes it.
 type Speed struct{ factor float64 }
 
-// Realtime keeps the distances between the arrivals.
-var Realtime = Speed{factor: 1}
-
 // ParseSpeed reads "max", "realtime", or a number above 0, with or without an x: how many times as fast as the arrivals were.
 func ParseSpeed(s string) (Speed, error) {
 	switch s {
 	case "max":
 		return Speed{}, nil
 	case "realtime":
-		return Realtime, nil
+		return Speed{factor: 1}, nil
 	}
 	f, err := strconv.ParseFloat(strings.TrimSuffix(s, "x"), 64)
 	if err != nil || !(f > 0) || math.IsInf(f, 0) {
@@ -106,7 +102,7 @@ func Publish(ctx context.Context, cfg PublishConfig) (Published, error) {
 		return p.done, p.err
 	}
 	if err := cfg.Producer.Flush(ctx); err != nil {
-		return p.done, cmpCause(ctx, err)
+		return p.done, orCause(ctx, err)
 	}
 	p.progress()
 	if logErr != io.EOF {
@@ -116,8 +112,8 @@ func Publish(ctx context.Context, cfg PublishConfig) (Published, error) {
 	return p.done, nil
 }
 
-// cmpCause is the cause of ctx's end when it has ended, otherwise err.
-func cmpCause(ctx context.Context, err error) error {
+// orCause is the cause of ctx's end when it has ended, otherwise err.
+func orCause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -154,7 +150,7 @@ func (p *publisher) send(ctx context.Context, log *logfile.Reader) error {
 			err = p.Producer.Produce(ctx, p.record(&a))
 		}
 		if err != nil {
-			p.err = cmpCause(ctx, err)
+			p.err = orCause(ctx, err)
 			return nil
 		}
 		if p.done.Arrivals++; p.done.Arrivals%progressEvery == 0 {
@@ -242,6 +238,6 @@ func wait(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("replay: waiting: %w", context.Cause(ctx))
+		return ctx.Err()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -22,8 +23,9 @@ import (
 // have several.
 type Rates struct {
 	Duplicate, Delay, Gap, Revision, Pause, Burst, SourceFailure float64
-	// MinDelay and MaxDelay bound the delay of DELAY and REVISION, in event time; 0 means 100 ms and 2 minutes. Every order of
-	// magnitude between them is as likely as any other, so that some of the disorder stays within a flow's lateness and some does not.
+	// MinDelay and MaxDelay bound the delay of DELAY and REVISION, in event time; 0 means 100 ms and 2 minutes. A delay is a whole
+	// number of milliseconds and at least one. Each doubling from the one to the other is as likely as the next, so that some of the
+	// disorder stays within a flow's lateness and some does not.
 	MinDelay, MaxDelay time.Duration
 }
 
@@ -88,9 +90,9 @@ func RandomSchedule(ctx context.Context, snapshotPath string, fields snapshot.Fi
 type faultDraw struct {
 	rng    *rand.Rand
 	shares [8]float64 // by kind
-	// delays are drawn between e^low and e^(low+span) milliseconds.
-	low, span float64
-	min, max  time.Duration
+	// least and most bound the delays, in milliseconds, and doublings counts the steps from the one to the other.
+	least, most int64
+	doublings   int
 }
 
 func newFaultDraw(seed uint64, r Rates) (*faultDraw, error) {
@@ -108,21 +110,21 @@ func newFaultDraw(seed uint64, r Rates) (*faultDraw, error) {
 		d.shares[one.kind] = one.share
 		problems = checkShare(problems, "the rate of "+one.name, one.share)
 	}
-	if d.max = cmp.Or(r.MaxDelay, mostDelay); r.MaxDelay < 0 {
-		problems = append(problems, fmt.Sprintf("the longest delay must not be negative: %v", r.MaxDelay))
-	}
-	if d.min = cmp.Or(r.MinDelay, min(leastDelay, d.max)); d.min < 0 || r.MaxDelay >= 0 && d.min > d.max {
-		problems = append(problems, fmt.Sprintf("the shortest delay must be between 0 and the longest, %v: %v", d.max, d.min))
+	longest := cmp.Or(r.MaxDelay, mostDelay)
+	shortest := cmp.Or(r.MinDelay, min(leastDelay, longest))
+	if longest < 0 {
+		problems = append(problems, fmt.Sprintf("the longest delay must not be negative: %v", longest))
+	} else if shortest < 0 || shortest > longest {
+		problems = append(problems, fmt.Sprintf("the shortest delay must be between 0 and the longest, %v: %v", longest, shortest))
 	}
 	if problems != nil {
 		return nil, codes.New(codes.ConfigInvalid, "%s", strings.Join(problems, "; "))
 	}
-	d.low = math.Log(max(1, millis(d.min)))
-	d.span = math.Log(max(1, millis(d.max))) - d.low
+	d.least = max(1, shortest.Milliseconds())
+	d.most = max(d.least, longest.Milliseconds())
+	d.doublings = bits.Len64(uint64(d.most / d.least))
 	return d, nil
 }
-
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func checkShare(problems []string, name string, share float64) []string {
 	if share >= 0 && share <= 1 {
@@ -151,11 +153,11 @@ func (d *faultDraw) faults(dst []Fault) []Fault {
 	return dst
 }
 
-// delay draws a delay in whole milliseconds.
+// delay draws a delay. It takes no logarithm, which platforms round differently.
 func (d *faultDraw) delay() time.Duration {
-	ms := math.Exp(d.low + float64(d.span*d.rng.Float64()))
-	delay := time.Duration(ms) * time.Millisecond
-	return min(max(delay, d.min.Truncate(time.Millisecond)), d.max.Truncate(time.Millisecond))
+	from := d.least << d.rng.IntN(d.doublings)
+	to := min(d.most, 2*from-1)
+	return time.Duration(from+d.rng.Int64N(to-from+1)) * time.Millisecond
 }
 
 // values draws what a revision changes: one of the event's numbers, beside id, key, time and revision number.

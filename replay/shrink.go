@@ -62,14 +62,11 @@ func (k *shrinker) fewer() {
 			}
 		}
 		switch {
-		case k.tries == MaxShrinkTries:
+		case k.tries == MaxShrinkTries, size == 1 && !removed:
 			return
 		case size > 1:
 			size = (size + 1) / 2
-		case !removed:
-			return // no single one can go
 		}
-		size = max(1, min(size, len(k.best)/2))
 	}
 }
 
