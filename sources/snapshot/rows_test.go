@@ -13,8 +13,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/cockroachdb/datadriven"
-
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/record"
@@ -57,27 +55,54 @@ func all(t testing.TB, s *Source) ([]string, error) {
 
 var unitNames = map[string]flow.TimeUnit{"s": flow.Seconds, "ms": flow.Milliseconds, "us": flow.Microseconds, "ns": flow.Nanoseconds}
 
+// TestScripts runs testdata/jsonl and testdata/csv: a line "read FORMAT [unit=U] [text=COLUMN]", the file, "----", and what comes of it
+// up to a blank line. A line that starts with # between them is a comment.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"jsonl", "csv"} {
-		datadriven.RunTest(t, filepath.Join("testdata", file), func(t *testing.T, d *datadriven.TestData) string {
-			fields := DefaultFields()
-			for _, arg := range d.CmdArgs {
-				switch arg.Key {
-				case "unit":
-					fields.Unit = unitNames[arg.Vals[0]]
-				case "text":
-					fields.Text = arg.Vals
-				}
+		src, err := os.ReadFile(filepath.Join("testdata", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases := strings.Split("\n"+string(src), "\nread ")[1:]
+		if len(cases) < 10 {
+			t.Fatalf("%s: only %d cases", file, len(cases))
+		}
+		for _, c := range cases {
+			command, rest, _ := strings.Cut(c, "\n")
+			input, rest, found := strings.Cut("\n"+rest, "\n----\n")
+			if !found {
+				t.Fatalf("%s: no ---- after read %s", file, command)
 			}
-			path := write(t, "x."+file, []byte(d.Input))
-			lines, err := all(t, New(Config{Path: path, Fields: fields}))
-			if err != nil {
-				return strings.ReplaceAll(err.Error(), path, "FILE") + "\n"
+			want, _, _ := strings.Cut("\n"+rest, "\n\n")
+			want = strings.Trim(want, "\n")
+			if got := runScript(t, command, strings.TrimPrefix(input, "\n")); got != want {
+				t.Errorf("%s: read %s%s\ngot:\n%s\nwant:\n%s", file, command, input, got, want)
 			}
-			return strings.Join(append(lines, ""), "\n")
-		})
+		}
 	}
+}
+
+func runScript(t *testing.T, command, input string) string {
+	t.Helper()
+	args := strings.Fields(command)
+	fields := DefaultFields()
+	for _, arg := range args[1:] {
+		switch name, value, _ := strings.Cut(arg, "="); name {
+		case "unit":
+			fields.Unit = unitNames[value]
+		case "text":
+			fields.Text = []string{value}
+		default:
+			t.Fatalf("unknown argument %q", arg)
+		}
+	}
+	path := write(t, "x."+args[0], []byte(input))
+	lines, err := all(t, New(Config{Path: path, Fields: fields}))
+	if err != nil {
+		return strings.ReplaceAll(err.Error(), path, "FILE")
+	}
+	return strings.Join(lines, "\n")
 }
 
 const row = `{"event_id":"a","event_time":"2026-01-05T14:30:00Z","instrument":"1"}`

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/weirstream/weir/codes"
-	"github.com/weirstream/weir/internal/atomicfile"
 	"github.com/weirstream/weir/record"
 )
 
@@ -103,16 +102,36 @@ func (s *sorter) spill() error {
 
 // run adds a file that write fills.
 func (s *sorter) run(write func(*bufio.Writer) error) error {
-	f, err := atomicfile.Spool(s.dir)
+	f, err := unnamed(s.dir)
 	if err != nil {
-		return err
+		return s.noRoom(err)
 	}
 	s.runs = append(s.runs, f)
 	w := bufio.NewWriterSize(f, runAhead)
 	if err = write(w); err == nil {
 		err = w.Flush()
 	}
-	return atomicfile.Unwritable("a file for sorting in "+cmp.Or(s.dir, os.TempDir()), err)
+	if err != nil && codes.Of(err) == nil {
+		err = s.noRoom(err)
+	}
+	return err
+}
+
+// unnamed opens a file whose space comes back when it is closed, however the process ends.
+func unnamed(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, ".weir-sort-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (s *sorter) noRoom(err error) error {
+	return codes.New(codes.OutputUnwritable, "the snapshot is not in order, and there is no room to sort it in %s: %w", cmp.Or(s.dir, os.TempDir()), err)
 }
 
 // shrink merges all runs into one.
