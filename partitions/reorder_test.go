@@ -94,6 +94,9 @@ func reorderAgainstModel(t *testing.T, seed uint64, at func(*rand.Rand, int) int
 	w := record.NoTime
 	for step := range 4_000 {
 		p := plainRecord{at: record.EventTime(at(rng, step)), id: fmt.Sprintf("%s%d", strings.Repeat("x", rng.IntN(40)), step), key: int32(rng.IntN(5)), input: rng.Float64()}
+		if rng.IntN(200) == 0 {
+			p.id += strings.Repeat("y", rng.IntN(3*chunkBytes)) // longer than a chunk, now and then
+		}
 		if rng.IntN(9) == 0 {
 			p.input = math.NaN()
 		}
