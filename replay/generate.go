@@ -106,30 +106,7 @@ type generated struct {
 
 func newGenerator(cfg GenerateConfig) (*generator, error) {
 	cfg.Rate, cfg.Start = cmp.Or(cfg.Rate, 1), cmp.Or(cfg.Start, defaultStart)
-	var problems []string
-	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	if cfg.Events < 0 {
-		problem("the number of events must not be negative: %d", cfg.Events)
-	}
-	if cfg.Instruments < 1 || cfg.Instruments > MaxInstruments {
-		problem("the number of instruments must be between 1 and %d, not %d", MaxInstruments, cfg.Instruments)
-	}
-	if !(cfg.Rate > 0 && cfg.Rate <= MaxRate) {
-		problem("the rate must be above 0 and at most %d events a second, not %v", int(MaxRate), cfg.Rate)
-	} else if seconds := float64(cfg.Events) * 2 / cfg.Rate; seconds > float64((record.MaxTime-1)/record.EventTime(time.Second))-float64(cfg.Start)/1e9 {
-		problem("%d events at %v a second go beyond the end of time, 2262-04-11", cfg.Events, cfg.Rate)
-	}
-	if cfg.Snapshot == "" || cfg.Faults != "" && filepath.Clean(cfg.Snapshot) == filepath.Clean(cfg.Faults) {
-		problem("the snapshot needs a path, and one that differs from that of the faults: %q", cfg.Snapshot)
-	}
-	problems = checkShare(problems, "disorder", cfg.Disorder)
-	problems = checkShare(problems, "the share of gaps", cfg.Gaps)
-	problems = checkShare(problems, "the share of revisions", cfg.Revisions)
-	problems = checkShare(problems, "the share of duplicates", cfg.Duplicates)
-	if cfg.MaxDelay != 0 && cfg.MaxDelay < time.Millisecond {
-		problem("the longest delay must be at least a millisecond: %v", cfg.MaxDelay)
-	}
-	if problems != nil {
+	if problems := cfg.problems(); problems != nil {
 		return nil, codes.New(codes.ConfigInvalid, "%s", strings.Join(problems, "; "))
 	}
 	draw, err := newFaultDraw(cfg.Seed, Rates{
@@ -147,6 +124,38 @@ func newGenerator(cfg GenerateConfig) (*generator, error) {
 		g.prices[i] = 4 * (50 + g.rng.Int64N(150))
 	}
 	return g, nil
+}
+
+// problems says what is out of range.
+func (cfg *GenerateConfig) problems() []string {
+	var list []string
+	problem := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	if cfg.Events < 0 {
+		problem("the number of events must not be negative: %d", cfg.Events)
+	}
+	if cfg.Instruments < 1 || cfg.Instruments > MaxInstruments {
+		problem("the number of instruments must be between 1 and %d, not %d", MaxInstruments, cfg.Instruments)
+	}
+	if !(cfg.Rate > 0 && cfg.Rate <= MaxRate) {
+		problem("the rate must be above 0 and at most %d events a second, not %v", int(MaxRate), cfg.Rate)
+	} else if seconds := float64(cfg.Events) * 2 / cfg.Rate; seconds > float64(record.MaxTime-record.EventTime(time.Second))/1e9-float64(cfg.Start)/1e9 {
+		problem("%d events at %v a second go beyond the end of time, 2262-04-11", cfg.Events, cfg.Rate)
+	}
+	if cfg.Snapshot == "" || cfg.Faults != "" && filepath.Clean(cfg.Snapshot) == filepath.Clean(cfg.Faults) {
+		problem("the snapshot needs a path, and one that differs from that of the faults: %q", cfg.Snapshot)
+	}
+	for _, share := range []struct {
+		name  string
+		value float64
+	}{
+		{"disorder", cfg.Disorder}, {"the share of gaps", cfg.Gaps}, {"the share of revisions", cfg.Revisions}, {"the share of duplicates", cfg.Duplicates},
+	} {
+		list = checkShare(list, share.name, share.value)
+	}
+	if cfg.MaxDelay != 0 && cfg.MaxDelay < time.Millisecond {
+		problem("the longest delay must be at least a millisecond: %v", cfg.MaxDelay)
+	}
+	return list
 }
 
 func (g *generator) run(ctx context.Context) error {

@@ -127,61 +127,67 @@ func (in *injector) deliver(d *delivery) error {
 
 // faulty works out the deliveries of an event that has faults, the first of which is i.
 func (in *injector) faulty(e *event, at record.EventTime, i int32) error {
-	var by [8]*Fault // by kind
+	var by byKind
 	for ; i >= 0; i = in.next[i] {
 		f := &in.schedule.Faults[i]
 		by[f.Kind] = f
 		in.left--
 	}
-	original := delivery{arrival: logfile.Arrival{Time: at, EventID: e.id, Key: e.key, Value: e.value}, times: 1, event: in.events}
-	a := &original.arrival
-	mark := func(d *delivery, f *Fault) {
-		d.arrival.Faults |= logfile.SetOf(f.Kind)
-		d.audit = append(d.audit, logfile.Fault{EventID: f.EventID, Kind: f.Kind, Count: f.Count, Delay: f.Delay, Wait: f.Wait, Values: f.Values})
-	}
-	if f := by[logfile.Delay]; f != nil {
-		var err error
-		if a.Time, err = in.later(at, f); err != nil {
-			return err
-		}
-		mark(&original, f)
-	}
-	if f := by[logfile.Gap]; f != nil {
-		a.Value = nil
-		mark(&original, f)
-	}
-	repeated := original // without the audit, and without what stands before the event
-	repeated.audit = nil
-	if f := by[logfile.Pause]; f != nil {
-		a.Pause = f.Wait
-		mark(&original, f)
-	}
-	if f := by[logfile.SourceFailure]; f != nil {
-		a.Failure = f.Wait
-		mark(&original, f)
-	}
-	list := append(make([]delivery, 0, 4), original)
-	for _, kind := range [...]logfile.Kind{logfile.Duplicate, logfile.Burst} {
-		if f := by[kind]; f != nil {
-			d := repeated
-			d.times = max(1, f.Count)
-			mark(&d, f)
-			list = append(list, d)
-		}
+	list, err := in.repetitions(make([]delivery, 0, 4), e, at, &by)
+	if err != nil {
+		return err
 	}
 	if f := by[logfile.Revision]; f != nil {
-		d := delivery{arrival: logfile.Arrival{EventID: e.id, Key: e.key}, times: 1, event: in.events}
-		var err error
+		d := delivery{arrival: logfile.Arrival{EventID: e.id, Key: e.key}, times: 1}
 		if d.arrival.Time, err = in.later(at, f); err != nil {
 			return err
 		}
 		if d.arrival.Value, err = revise(e.value, in.revision, f.Values); err != nil {
 			return err
 		}
-		mark(&d, f)
+		d.mark(f)
 		list = append(list, d)
 	}
 	return in.send(list, at, e)
+}
+
+// byKind are the faults of one event.
+type byKind [8]*Fault
+
+// repetitions appends the event itself, its duplicate and its burst.
+func (in *injector) repetitions(list []delivery, e *event, at record.EventTime, by *byKind) ([]delivery, error) {
+	original := delivery{arrival: logfile.Arrival{Time: at, EventID: e.id, Key: e.key, Value: e.value}, times: 1}
+	if f := by[logfile.Delay]; f != nil {
+		var err error
+		if original.arrival.Time, err = in.later(at, f); err != nil {
+			return nil, err
+		}
+		original.mark(f)
+	}
+	if f := by[logfile.Gap]; f != nil {
+		original.arrival.Value = nil
+		original.mark(f)
+	}
+	repeated := original // without the audit, and without what stands before the event
+	repeated.audit = nil
+	if f := by[logfile.Pause]; f != nil {
+		original.arrival.Pause = f.Wait
+		original.mark(f)
+	}
+	if f := by[logfile.SourceFailure]; f != nil {
+		original.arrival.Failure = f.Wait
+		original.mark(f)
+	}
+	list = append(list, original)
+	for _, kind := range [...]logfile.Kind{logfile.Duplicate, logfile.Burst} {
+		if f := by[kind]; f != nil {
+			d := repeated
+			d.times = max(1, f.Count)
+			d.mark(f)
+			list = append(list, d)
+		}
+	}
+	return list, nil
 }
 
 // send emits the deliveries that are due now and keeps the others.
@@ -189,7 +195,7 @@ func (in *injector) send(list []delivery, now record.EventTime, e *event) error 
 	var kept *event
 	for i := range list {
 		d := &list[i]
-		d.number = i
+		d.event, d.number = in.events, i
 		if d.arrival.Time == now {
 			if err := in.deliver(d); err != nil {
 				return err
@@ -256,6 +262,12 @@ type delivery struct {
 	times   int64
 	event   int64 // number of the event in the snapshot
 	number  int   // of the delivery among those of its event
+}
+
+// mark notes that a fault touches the delivery, and audits it there.
+func (d *delivery) mark(f *Fault) {
+	d.arrival.Faults |= logfile.SetOf(f.Kind)
+	d.audit = append(d.audit, logfile.Fault{EventID: f.EventID, Kind: f.Kind, Count: f.Count, Delay: f.Delay, Wait: f.Wait, Values: f.Values})
 }
 
 // deliveries is a heap by the order of arrivals.

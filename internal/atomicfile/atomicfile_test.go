@@ -177,3 +177,23 @@ func TestASpoolHasNoName(t *testing.T) {
 		t.Fatalf("names in the folder: %v", names)
 	}
 }
+
+func TestWriteIsWholeOrNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	for _, text := range []string{"older", "", "newer"} {
+		if err := Write(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("got %q, %v, want %q", got, err, text)
+		}
+	}
+	if err := Write(filepath.Join(dir, "missing", "file"), nil, 0o600); !codes.Has(err, codes.OutputUnwritable) {
+		t.Errorf("got %v", err)
+	}
+	if names := entries(t, dir); len(names) != 1 {
+		t.Errorf("names in the folder: %v", names)
+	}
+}
