@@ -16,7 +16,8 @@ import (
 
 // BuildConfig says what to build an arrival log from.
 type BuildConfig struct {
-	// Snapshot is the path of the events, JSON Lines or CSV, and Fields says where their id, key and time are.
+	// Snapshot is the path of the events, JSON Lines or CSV, and Fields says where their id, key and time are; the zero value is
+	// snapshot.DefaultFields.
 	Snapshot string
 	Fields   snapshot.Fields
 	// Schedule of the faults to put in; nil for none.
@@ -37,6 +38,8 @@ type Built struct {
 // deliveries that are delayed at one time. Errors carry codes.FileMissing, codes.SnapshotInvalid (with the line), codes.ScheduleInvalid
 // (a *ScheduleErrors with every entry that does not fit) or codes.OutputUnwritable; after any of them nothing is left at Out.
 func Build(ctx context.Context, cfg BuildConfig) (Built, error) {
+	source := openSnapshot(cfg.Snapshot, cfg.Fields)
+	cfg.Fields = source.Fields()
 	header, err := cfg.check()
 	if err != nil {
 		return Built{}, err
@@ -44,7 +47,6 @@ func Build(ctx context.Context, cfg BuildConfig) (Built, error) {
 	if sameFile(cfg.Snapshot, cfg.Out) {
 		return Built{}, codes.New(codes.ConfigInvalid, "the log would take the place of the snapshot %s: name another file for it", cfg.Snapshot)
 	}
-	source := openSnapshot(cfg.Snapshot, cfg.Fields)
 	if header.SnapshotHash, err = source.Hash(ctx); err != nil {
 		return Built{}, err
 	}

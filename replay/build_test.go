@@ -12,6 +12,7 @@ import (
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sources/logfile"
 	"github.com/weirstream/weir/sources/snapshot"
 )
 
@@ -211,6 +212,12 @@ func TestOtherFieldsAndUnits(t *testing.T) {
 	refused(t, BuildConfig{Snapshot: path, Fields: fields}, codes.SnapshotInvalid, "s.jsonl:2")
 	path = write(t, "s.jsonl", `{"id":12,"k":"x","ts":1500,"v":1}`+"\n")
 	out := filepath.Join(t.TempDir(), "log")
+	if _, err := Build(t.Context(), BuildConfig{Snapshot: write(t, "s.jsonl", three), Out: out}); err != nil {
+		t.Fatal(err)
+	}
+	if _, r := readLog(t, out); r.Header().Fields != (logfile.Fields{ID: "event_id", Key: "instrument", Time: "event_time", Unit: "rfc3339"}) {
+		t.Errorf("fields by default: %+v", r.Header().Fields)
+	}
 	_, err := Build(t.Context(), BuildConfig{Snapshot: path, Fields: fields, Schedule: parse(t, `{"event_id":"12","kind":"REVISION","domain_ms":5,"v":2}`), Seed: 3, Out: out})
 	if err != nil {
 		t.Fatal(err)

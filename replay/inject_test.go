@@ -250,7 +250,7 @@ func randomFaults(rng *rand.Rand, events []event) *Schedule {
 
 func TestInjectionEqualsThePlainModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3000) {
+	for seed := range uint64(1500) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		events := randomEvents(rng)
 		s := randomFaults(rng, append(events, event{id: []byte("none")})[:max(1, len(events))])

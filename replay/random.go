@@ -52,7 +52,9 @@ func RandomSchedule(ctx context.Context, snapshotPath string, fields snapshot.Fi
 	if err != nil {
 		return nil, err
 	}
-	rows, err := openSnapshot(snapshotPath, fields).Rows(ctx)
+	source := openSnapshot(snapshotPath, fields)
+	fields = source.Fields()
+	rows, err := source.Rows(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ func TestShrinkSimplifiesParameters(t *testing.T) {
 
 func TestShrinkGivesUpInTime(t *testing.T) {
 	t.Parallel()
-	const n = 5000
+	const n = 600
 	calls := 0
 	got := Shrink(manyFaults(n), func(c *Schedule) bool {
 		calls++
