@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/weirstream/weir/actors/shell"
@@ -41,10 +40,6 @@ type coordinatorActor struct {
 
 func newCoordinator(in *incarnation) *coordinatorActor {
 	s := in.state
-	s.Cuts = maps.Clone(s.Cuts)
-	if s.Cuts == nil {
-		s.Cuts = make(map[int32]partitions.Cut)
-	}
 	s.Watermark = in.watermark()
 	return &coordinatorActor{in: in, state: s}
 }
@@ -123,18 +118,10 @@ func (a *coordinatorActor) proceed() {
 }
 
 func (a *coordinatorActor) aligned(m aligned) {
-	a.commit = control.Commit{RunID: a.in.cfg.RunID, Epoch: m.epoch, Status: control.RunOpen, Watermark: m.watermark}
-	for _, p := range m.partitions {
-		if a.changed(p) {
-			a.commit.Partitions = append(a.commit.Partitions, p)
-		}
-	}
+	a.commit = control.Commit{RunID: a.in.cfg.RunID, Epoch: m.epoch, Status: control.RunOpen, Watermark: m.watermark, Partitions: m.partitions}
 	if a.last && a.mode == endFinish {
 		a.commit.Status = control.RunFinished
 		shell.Send(a.in.run, toRun(committing{m.stamp, m.epoch}))
-	} else if len(a.commit.Partitions) == 0 && a.commit.Watermark == a.state.Watermark {
-		a.settled()
-		return
 	}
 	commit, queues := a.commit, a.queues
 	state := a.after(commit)
@@ -144,21 +131,10 @@ func (a *coordinatorActor) aligned(m aligned) {
 	})
 }
 
-// changed says whether a partition has anything to say in this epoch.
-func (a *coordinatorActor) changed(p control.PartitionCommit) bool {
-	was, ok := a.state.Cuts[p.Cut.Partition]
-	if !ok {
-		was.Watermark = record.NoTime
-	}
-	c := p.Cut
-	return c.Next != was.Next || c.Watermark != was.Watermark || c.Finished != was.Finished || c.Counts != was.Counts ||
-		len(c.Put)+len(c.Delete)+len(p.Quarantine)+len(p.Decisions)+p.Rows.Count > 0
-}
-
 // after is the state of the journal once the commit stands.
 func (a *coordinatorActor) after(c control.Commit) control.RunState {
 	s := a.state
-	s.Epoch, s.Status, s.Watermark, s.Cuts = c.Epoch, c.Status, c.Watermark, maps.Clone(s.Cuts)
+	s.Epoch, s.Status, s.Watermark, s.Cuts = c.Epoch, c.Status, c.Watermark, make(map[int32]partitions.Cut, len(c.Partitions))
 	for _, p := range c.Partitions {
 		cut := p.Cut
 		cut.Put, cut.Delete = nil, nil

@@ -26,6 +26,8 @@ type lane struct {
 	credits   *backpressure.Credits
 	machine   *backpressure.Machine
 	held      bool
+	// asked: the Poll under way asks for this partition, since it was not held when it began.
+	asked bool
 
 	aside                   []*part
 	asideRecords, asideByte int64

@@ -107,7 +107,8 @@ type (
 		partition      int32
 		records, bytes int64
 	}
-	// cutRequest asks for a barrier. Without force there is none when nothing was handed out since the last one.
+	// cutRequest asks for a barrier. There is none when nothing was handed out since the last one; with force, empty answers of the
+	// source count as something.
 	cutRequest struct {
 		stamp
 		epoch uint64

@@ -37,8 +37,9 @@ type readerActor struct {
 	exhausted, told bool
 	mode            endMode
 
-	// dirty: something was handed out since the last barrier.
-	dirty    bool
+	// dirty: something was handed out since the last barrier. polledEmpty: an empty answer was.
+	dirty, polledEmpty bool
+
 	sinceCut int64
 	dueAsked bool
 }
@@ -146,7 +147,8 @@ func (r *readerActor) next() {
 	}
 	open, free := int64(0), int64(0)
 	for _, l := range r.lanes {
-		if !l.held {
+		l.asked = !l.held
+		if l.asked {
 			records, _ := l.credits.Available()
 			open, free = open+1, free+records
 		}
@@ -244,24 +246,25 @@ func (r *readerActor) credit(m credit) error {
 	return nil
 }
 
-// emptyPolls tells the partitions that are read that the source had nothing. One that we hold ourselves was not asked.
+// emptyPolls tells the partitions for which the source was asked that it had nothing. One that we held ourselves was not asked.
 func (r *readerActor) emptyPolls(s stamp) {
 	if r.in.cfg.Plan.IdleAfterPolls == 0 {
 		return
 	}
 	for _, l := range r.lanes {
-		if !l.held {
+		if l.asked {
+			r.polledEmpty = true
 			shell.Send(l.to, toPartition(emptyPoll{s}))
 		}
 	}
 }
 
 func (r *readerActor) cut(m cutRequest) {
-	if !r.dirty && !m.force {
+	if !r.dirty && !(m.force && r.polledEmpty) {
 		shell.Send(r.in.coordinator, toCoordinator(unchanged{m.stamp}))
 		return
 	}
-	r.dirty, r.sinceCut, r.dueAsked = false, 0, false
+	r.dirty, r.polledEmpty, r.sinceCut, r.dueAsked = false, false, 0, false
 	queues := make([]Queue, len(r.lanes))
 	for i, l := range r.lanes {
 		shell.Send(l.to, toPartition(barrier{m.stamp, m.epoch}))

@@ -132,6 +132,17 @@ func (s *supervisor) Failed(_ *shell.Context, f shell.Failed) error {
 	return nil
 }
 
+// Stopping does nothing.
+func (s *supervisor) Stopping(*shell.Context) error { return nil }
+
+// Stopped clears up behind a run actor that failed itself: what it leaves open is nobody else's.
+func (s *supervisor) Stopped(*shell.Context) error {
+	if s.phase == running {
+		s.e.background.Go(s.cur.end)
+	}
+	return nil
+}
+
 // open starts the next incarnation: a goroutine restores it and answers with opened.
 func (s *supervisor) open() {
 	number := uint64(1)
