@@ -72,6 +72,14 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
 }
 
+// quiet is the logger of commands that cause failures on purpose: it tells of them only when asked to.
+func (a *app) quiet() *slog.Logger {
+	if a.verbose {
+		return a.log
+	}
+	return nil
+}
+
 // execute runs the command under a context that the first SIGINT or SIGTERM ends; the second ends the process at once.
 func (a *app) execute(root *cobra.Command, args []string) int {
 	ctx, stop := context.WithCancel(context.Background())
@@ -165,6 +173,16 @@ func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format,
 
 // notice writes to standard error for people.
 func (a *app) notice(format string, args ...any) { fmt.Fprintf(a.stderr, format, args...) }
+
+// terminal says whether standard error is one, where a line may be written over.
+func (a *app) terminal() bool {
+	f, ok := a.stderr.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
 
 // printable escapes the control characters that record data may carry, but keeps line breaks of our own messages.
 func printable(s string) string {

@@ -59,7 +59,7 @@ func TestBrokerRefusals(t *testing.T) {
 	}
 	defer busy.Close()
 	port := busy.Addr().(*net.TCPAddr).Port
-	refused(t, t.TempDir(), 1, []string{"PORT_IN_USE", fmt.Sprint(port)}, "broker", "--port", fmt.Sprint(port))
+	refused(t, t.TempDir(), 3, []string{"PORT_IN_USE", fmt.Sprint(port)}, "broker", "--port", fmt.Sprint(port))
 	dir := t.TempDir()
 	write(t, dir, "file", "not a folder")
 	refused(t, dir, 5, []string{"STORE_UNAVAILABLE", "file"}, "broker", "--port", "0", "--data", "file")

@@ -61,7 +61,7 @@ func (a *app) demo(ctx context.Context) error {
 	d.say("weir demo: one flow, three modes, one hash\n")
 	d.say("The data: %d events of three instruments, one minute apart. The flow: take instrument 1 and compute the", bytes.Count(fixture.Snapshot, []byte("\n")))
 	d.say("exponential moving average of its closing price over 3 events (" + flowText(cfg.Plan) + ").\n")
-	cfg.Stream, cfg.Partitions, cfg.Log = d.stream, 4, a.log
+	cfg.Stream, cfg.Partitions, cfg.Log = d.stream, 4, a.quiet()
 	report, err := parity.Run(ctx, cfg)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (d *demo) stream(ctx context.Context, job parity.Job) (parity.Outcome, erro
 	defer cancel()
 	d.next("Batch has run over the events. For the other modes they arrive as they do in life: %d arrivals, with faults", job.Arrivals)
 	d.say("   injected (a duplicate, a delay, a missing event, a late revision, a pause, a burst, an outage of the source).")
-	broker, err := devbroker.Start(devbroker.Config{Partitions: job.Partitions, Topics: []string{demoTopic}, Logger: d.log})
+	broker, err := devbroker.Start(devbroker.Config{Partitions: job.Partitions, Topics: []string{demoTopic}, Logger: d.quiet()})
 	if err != nil {
 		return out, err
 	}

@@ -106,7 +106,7 @@ func (a *app) parityConfig(o parityOptions, dir string, seedGiven bool) (parity.
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Partitions, cfg.Fetch, cfg.CrashEvery, cfg.Log = o.partitions, o.fetch, o.crashEvery, a.log
+	cfg.Partitions, cfg.Fetch, cfg.CrashEvery, cfg.Log = o.partitions, o.fetch, o.crashEvery, a.quiet()
 	if o.flow != "" {
 		if cfg.Plan, err = a.loadFlow(o.flow); err != nil {
 			return cfg, err
@@ -143,13 +143,11 @@ func loadSchedule(path string) (*replay.Schedule, error) {
 
 func (a *app) paritySeeds(ctx context.Context, o parityOptions, cfg parity.Config) error {
 	s := parity.Sweep{Config: cfg, First: o.seed, Count: o.seeds, Generate: o.snapshot == "", OwnFlow: o.flow != "", Out: o.out}
-	if !a.json {
-		s.Progress = func(done, total int) { a.notice("\rseeds %d/%d", done, total) }
+	if a.terminal() {
+		s.Progress = func(done, total int) { a.notice("\rseeds %d/%d ", done, total) }
+		defer func() { a.notice("\n") }()
 	}
 	summary, err := s.Run(ctx)
-	if !a.json {
-		a.notice("\n")
-	}
 	if err != nil {
 		return err
 	}

@@ -1,84 +1,99 @@
 package parity
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
 	"path/filepath"
 
-	"github.com/weirstream/weir/internal/atomicfile"
+	"github.com/weirstream/weir/batch"
 	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sources"
+	"github.com/weirstream/weir/sources/logfile"
 	"github.com/weirstream/weir/sources/snapshot"
 )
 
-// corrections are what a stream's exceptions change in the snapshot.
-type corrections struct {
-	drop    map[string]bool   // events that it never accepted
-	replace map[string][]byte // events whose first accepted delivery was a revision: its value
-}
-
-func (e Exceptions) corrections() corrections {
-	c := corrections{drop: map[string]bool{}, replace: map[string][]byte{}}
+// fates finds out what became of every event that has an exception. Its first delivery that could be taken part in decides: late, an
+// accepted revision, or accepted as it is. Later deliveries change nothing; they are duplicates, or late too once the id is
+// forgotten, so that a late delivery alone does not say that the event was lost. An event without such a delivery was lost.
+func (e Exceptions) fates(ctx context.Context, log sources.Source) (snapshot.Corrections, error) {
+	c := snapshot.Corrections{Drop: map[string]bool{}, Replace: map[string][]byte{}}
+	type place struct {
+		partition int32
+		position  record.Position
+	}
+	at := map[place]Exception{}
 	for _, x := range e.explaining() {
-		switch {
-		case x.EventID == "":
-		case x.Reason == partitions.ReasonRevised:
-			c.replace[x.EventID] = x.Value
-		default:
-			c.drop[x.EventID] = true
+		if x.EventID != "" {
+			at[place{x.Partition, x.Position}] = x
+			c.Drop[x.EventID] = true
 		}
 	}
-	return c
+	decided := map[string]bool{}
+	return c, eachDelivery(ctx, log, func(partition int32, r *record.Record) {
+		id := eventID(r)
+		if !c.Drop[id] || decided[id] {
+			return
+		}
+		x, excepted := at[place{partition, r.Position}]
+		switch {
+		case !excepted:
+			delete(c.Drop, id)
+		case x.Reason == partitions.ReasonRevised:
+			delete(c.Drop, id)
+			c.Replace[id] = x.Value
+		case x.Reason != partitions.ReasonLate:
+			return // no delivery that could be taken part in
+		}
+		decided[id] = true
+	})
 }
 
-// correct writes the snapshot as the stream's exceptions make it. A revision that was accepted counts, also when the event itself was
-// lost; a snapshot is read in event order whatever order it is written in, so a revision may change the event time.
-func (c Config) correct(ctx context.Context, streamed Exceptions) (*snapshot.Source, error) {
-	path := filepath.Join(c.Dir, "corrected.jsonl")
-	f, err := atomicfile.Create(path, 0o600)
-	if err != nil {
-		return nil, err
+func eventID(r *record.Record) string {
+	for _, h := range r.Headers {
+		if h.Key == record.HeaderEventID {
+			return string(h.Value)
+		}
 	}
-	defer f.Discard()
-	rows, err := c.snapshot().Rows(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	out := bufio.NewWriterSize(f, 1<<16)
-	if err := copyCorrected(rows, streamed.corrections(), out); err != nil {
-		return nil, err
-	}
-	if err := out.Flush(); err != nil {
-		return nil, err
-	}
-	if err := f.Commit(); err != nil {
-		return nil, err
-	}
-	return snapshot.New(snapshot.Config{Path: path, Fields: snapshot.FieldsOf(c.Plan), TempDir: c.Dir}), nil
+	return ""
 }
 
-func copyCorrected(rows *snapshot.Rows, c corrections, out *bufio.Writer) error {
-	var row snapshot.Row
+// eachDelivery reads a bounded log to its end.
+func eachDelivery(ctx context.Context, log sources.Source, fn func(int32, *record.Record)) error {
+	info, err := log.Info(ctx)
+	if err != nil {
+		return err
+	}
+	from := map[int32]record.Position{}
+	for _, p := range info.Partitions {
+		from[p] = record.Position{}
+	}
+	reader, err := log.Open(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
 	for {
-		err := rows.Next(&row)
+		batches, err := reader.Poll(ctx, batch.DefaultFetch)
+		for i := range batches {
+			for j := range batches[i].Records {
+				fn(batches[i].Partition, &batches[i].Records[j])
+			}
+			batches[i].Done()
+		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		value := row.Value
-		if revised, ok := c.replace[string(row.ID)]; ok {
-			value = revised
-		} else if c.drop[string(row.ID)] {
-			continue
-		}
-		out.Write(value)
-		// bufio keeps its first error; Flush would report it too.
-		if err := out.WriteByte('\n'); err != nil {
-			return err
-		}
 	}
+}
+
+// correct is the snapshot as the stream's exceptions make it.
+func (c Config) correct(ctx context.Context, streamed Exceptions) (sources.Source, error) {
+	log := logfile.NewSource(filepath.Join(c.Dir, logName), logfile.SourceConfig{Partitions: c.Partitions})
+	changes, err := streamed.fates(ctx, log)
+	return snapshot.Corrected(c.snapshot(), changes), err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/actors"
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control/sqlite"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/internal/devbroker"
@@ -24,8 +25,8 @@ import (
 
 const drillRecords, drillTimes = 299, 13
 
-// drillTopic publishes the 23-arrival log 13 times to 4 partitions.
-func drillTopic(t *testing.T) (*flow.Plan, sources.Source) {
+// drillTopic publishes the 23-arrival log so many times to 4 partitions.
+func drillTopic(t *testing.T, times int) (*flow.Plan, sources.Source) {
 	t.Helper()
 	ctx, dir := context.Background(), t.TempDir()
 	plan, err := flow.Parse("flow.yaml", fixture.Flow, nil)
@@ -48,7 +49,7 @@ func drillTopic(t *testing.T) (*flow.Plan, sources.Source) {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Close)
-	for range drillTimes {
+	for range times {
 		if err := publish(ctx, broker.Addr(), log); err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +69,7 @@ func TestDrillTopicFromAnyInterruption(t *testing.T) {
 	if testing.Short() {
 		step = 29
 	}
-	plan, source := drillTopic(t)
+	plan, source := drillTopic(t, drillTimes)
 	journal, err := sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(t.TempDir(), "drill.db")})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +118,7 @@ func killAt(t *testing.T, cfg actors.Config, k int64) {
 func checkDrill(t *testing.T, cfg actors.Config, journal *sqlite.Store) {
 	t.Helper()
 	r, err := actors.Run(context.Background(), cfg)
-	if err != nil {
+	if err != nil && !codes.Has(err, codes.RunFinished) { // a kill after the last commit leaves nothing to do
 		t.Fatalf("%s: %v", cfg.RunID, err)
 	}
 	job := Job{Config: Config{Plan: cfg.Plan, Keep: 100}}

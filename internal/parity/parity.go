@@ -10,6 +10,7 @@ import (
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/replay"
 	"github.com/weirstream/weir/sinks/emit"
+	"github.com/weirstream/weir/sources"
 	"github.com/weirstream/weir/sources/logfile"
 	"github.com/weirstream/weir/sources/snapshot"
 )
@@ -23,6 +24,9 @@ const (
 	EqualExplained Verdict = "EQUAL_EXPLAINED"
 	Different      Verdict = "DIFFERENT"
 )
+
+// logName is the arrival log's name in the folder of a comparison.
+const logName = "arrivals.log"
 
 // Config of a comparison.
 type Config struct {
@@ -89,7 +93,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		cfg.Keep = emit.DefaultKeep
 	}
 	var r Report
-	logPath := filepath.Join(cfg.Dir, "arrivals.log")
+	logPath := filepath.Join(cfg.Dir, logName)
 	built, err := replay.Build(ctx, replay.BuildConfig{Snapshot: cfg.Snapshot, Fields: snapshot.FieldsOf(cfg.Plan), Schedule: cfg.Schedule, Seed: cfg.Seed, Out: logPath})
 	if err != nil {
 		return r, err
@@ -121,7 +125,7 @@ func (c Config) snapshot() *snapshot.Source {
 }
 
 // batch runs the batch mode over a snapshot.
-func (c Config) batch(ctx context.Context, s *snapshot.Source, name string) (emit.Doc, error) {
+func (c Config) batch(ctx context.Context, s sources.Source, name string) (emit.Doc, error) {
 	return batch.Run(ctx, batch.Config{Plan: c.Plan, Source: s, Mode: emit.ModeBatch, Fetch: c.Fetch, Emit: filepath.Join(c.Dir, name), Keep: c.Keep})
 }
 

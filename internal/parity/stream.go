@@ -74,7 +74,8 @@ func (job Job) stream(ctx context.Context, source sources.Source) (Outcome, erro
 		c.count++
 		c.noteProgress(result.Counts.Records)
 	}
-	if err != nil {
+	// A crash after the last commit leaves nothing to do.
+	if err != nil && !(c.count > 0 && codes.Has(err, codes.RunFinished)) {
 		return Outcome{}, err
 	}
 	path := filepath.Join(job.Dir, "journal.db")
