@@ -39,6 +39,8 @@ const (
 type Config struct {
 	// Port on 127.0.0.1. 0 takes a free one.
 	Port int
+	// Nodes of the cluster, all in this process, for tests of leaders that move. Defaults to 1; more need Port 0.
+	Nodes int
 	// DataDir keeps topics and records. It is made when it is missing. Empty: everything lives in memory.
 	DataDir string
 	// Partitions of the topics that are created, here and by clients that leave it to the broker. Defaults to 4.
@@ -83,8 +85,10 @@ func Start(cfg Config) (*Broker, error) {
 }
 
 func (c Config) options() []kfake.Opt {
+	ports := make([]int, max(c.Nodes, 1))
+	ports[0] = c.Port
 	opts := []kfake.Opt{
-		kfake.Ports(c.Port),
+		kfake.Ports(ports...),
 		kfake.ListenFn(listenLoopback),
 		kfake.ClusterID("weir-dev"),
 		kfake.DefaultNumPartitions(int(c.Partitions)),

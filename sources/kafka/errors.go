@@ -57,6 +57,8 @@ func hint(err error) string {
 		return "the host name cannot be resolved"
 	case strings.Contains(err.Error(), "tls alert"), strings.Contains(err.Error(), "first record does not look like a TLS handshake"):
 		return "the broker speaks TLS, which this version of weir does not"
+	case strings.Contains(err.Error(), "response size"):
+		return "what listens there is not a Kafka broker"
 	case errors.As(err, &firstRead), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return "the broker closed the connection at once; it may expect TLS or SASL, which this version of weir does not speak, or not be a Kafka broker"
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), isTimeout(err):

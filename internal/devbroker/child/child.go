@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/weirstream/weir/internal/devbroker"
@@ -117,12 +118,32 @@ func (p *Process) Kill() {
 	_ = p.cmd.Wait()
 }
 
+// Freeze stops the process in the middle of whatever it does, and returns once it stands still. Connections stay open; Thaw lets it go
+// on.
+func (p *Process) Freeze() error {
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	var state syscall.WaitStatus
+	if _, err := syscall.Wait4(p.cmd.Process.Pid, &state, syscall.WUNTRACED, nil); err != nil {
+		return err
+	}
+	if !state.Stopped() {
+		return fmt.Errorf("the broker process ended: %v", state)
+	}
+	return nil
+}
+
+// Thaw undoes Freeze.
+func (p *Process) Thaw() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
+
 // Stop ends the broker in good order and waits for it. Stopping again does nothing.
 func (p *Process) Stop() {
 	if p.done {
 		return
 	}
 	p.done = true
+	_ = p.Thaw()
 	_ = p.stdin.Close()
 	_ = p.cmd.Wait()
 }

@@ -1,0 +1,111 @@
+package kafka
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/weirstream/weir/record"
+)
+
+func TestAPoolKeepsNoMoreThanItsLimit(t *testing.T) {
+	t.Parallel()
+	p := pool[byte]{limit: 100}
+	if s := p.get(10); len(s) != 10 {
+		t.Fatalf("got %d", len(s))
+	}
+	p.put(make([]byte, 60))
+	p.put(make([]byte, 60)) // over the limit: dropped
+	if p.held != 60 || len(p.free) != 1 {
+		t.Fatalf("holds %d in %d slices", p.held, len(p.free))
+	}
+	if s := p.get(61); cap(s) != 61 || p.held != 60 {
+		t.Fatalf("got %d, holds %d", cap(s), p.held)
+	}
+	if s := p.get(50); cap(s) != 60 || p.held != 0 || len(p.free) != 0 {
+		t.Fatalf("got %d, holds %d in %d", cap(s), p.held, len(p.free))
+	}
+	for range keepSlices + 5 {
+		p.put(make([]byte, 1))
+	}
+	if len(p.free) != keepSlices {
+		t.Fatalf("holds %d slices", len(p.free))
+	}
+}
+
+type grow struct{ by int }
+
+func (g grow) Decompress(src []byte, _ kgo.CompressionCodecType) ([]byte, error) {
+	if len(src) == 0 {
+		return nil, errors.New("empty")
+	}
+	return make([]byte, g.by*len(src)), nil
+}
+
+func TestTheInflaterStopsAtItsLimitUntilItIsReset(t *testing.T) {
+	t.Parallel()
+	m := newFetchMemory()
+	d := &inflater{within: grow{10}, memory: m, limit: 100}
+	src := make([]byte, 6)
+	for round := range 3 {
+		for i := range 2 { // 60, then 120: the batch that crosses the limit is still taken
+			if out, err := d.Decompress(src, kgo.CodecZstd); err != nil || len(out) != 60 {
+				t.Fatalf("round %d batch %d: %d, %v", round, i, len(out), err)
+			}
+		}
+		if _, err := d.Decompress(src, kgo.CodecZstd); !errors.Is(err, errInflated) {
+			t.Fatalf("round %d: got %v", round, err)
+		}
+		d.reset()
+	}
+	if _, err := d.Decompress(nil, kgo.CodecZstd); err == nil || errors.Is(err, errInflated) {
+		t.Fatalf("got %v", err)
+	}
+	if r := m.ratio.Load(); r != 11 {
+		t.Errorf("the ratio is %d", r)
+	}
+}
+
+func TestAReleaseCountsOnce(t *testing.T) {
+	t.Parallel()
+	r := &reader{records: pool[record.Record]{limit: keepRecords}}
+	src := []*kgo.Record{{Offset: 3, Value: []byte("x")}, {Offset: 5, Value: []byte("y")}}
+	b, rest := r.batch(1, src, 1)
+	if len(b.Records) != 1 || len(rest) != 1 || b.Next != record.Offset(4) || b.Partition != 1 {
+		t.Fatalf("got %+v, %d left", b, len(rest))
+	}
+	again := b
+	b.Done()
+	again.Done()
+	if len(r.records.free) != 1 {
+		t.Errorf("the memory came back %d times", len(r.records.free))
+	}
+}
+
+func TestArrival(t *testing.T) {
+	t.Parallel()
+	none := kgo.NewRecordAttrs(kgo.RecordAttrsOpts{TimestampType: -1})
+	for want, r := range map[record.EventTime]kgo.Record{
+		1_767_623_400_123e6: {Timestamp: time.UnixMilli(1_767_623_400_123)},
+		0:                   {Timestamp: time.UnixMilli(0)},
+		-5e6:                {Timestamp: time.UnixMilli(-5)},
+		record.NoTime:       {Timestamp: time.UnixMilli(-1)},
+	} {
+		if got := arrival(&r); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	if got := arrival(&kgo.Record{Timestamp: time.UnixMilli(7), Attrs: none}); got != record.NoTime {
+		t.Errorf("got %v for a format without timestamps", got)
+	}
+}
+
+func TestBackoffIsCapped(t *testing.T) {
+	t.Parallel()
+	for failures, want := range map[int]time.Duration{1: 50 * time.Millisecond, 2: 100 * time.Millisecond, 5: 800 * time.Millisecond, 6: time.Second, 1000: time.Second} {
+		if got := backoff(failures); got != want {
+			t.Errorf("after %d failures: %v, want %v", failures, got, want)
+		}
+	}
+}
