@@ -124,10 +124,22 @@ func diffList[T any](what string, want, got []T) string {
 	return ""
 }
 
+// brief prints a value; of bytes only their beginning and length.
 func brief(x any) string {
-	s := fmt.Sprintf("%+v", x)
-	if len(s) > 300 {
-		s = s[:300] + "…"
+	switch v := x.(type) {
+	case partitions.StateBlob:
+		return fmt.Sprintf("%q = %s", v.Name, some(v.Data))
+	case partitions.Rows:
+		return fmt.Sprintf("%d rows from %s to %s in %s", v.Count, v.First, v.Last, some(v.Data))
+	case partitions.Quarantined:
+		return fmt.Sprintf("partition %d position %s %q %q id %q time %s key %s value %s", v.Partition, v.Position, v.Reason, v.Detail, v.EventID, v.EventTime, some(v.Key), some(v.Value))
 	}
-	return s
+	return fmt.Sprintf("%+v", x)
+}
+
+func some(b []byte) string {
+	if b == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%q (%d bytes)", b[:min(len(b), 40)], len(b))
 }

@@ -223,8 +223,12 @@ func (m *Memory) Outputs(ctx context.Context, runID string, partition int32, fn 
 
 // spoil shows a receiver that kept what was valid during its call only.
 func spoil(b []byte) {
-	for i := range b {
-		b[i] = 0xDB
+	if len(b) == 0 {
+		return
+	}
+	b[0] = 0xDB
+	for n := 1; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
 	}
 }
 

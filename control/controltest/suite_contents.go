@@ -2,6 +2,7 @@ package controltest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -182,14 +183,12 @@ func checkLarge(s *session) error {
 		return err
 	}
 	// A pattern without a period near any page or chunk size, so that a piece that is lost or repeated shows.
-	data := make([]byte, size)
+	data := make([]byte, 0, size+8)
 	rng := rand.New(rand.NewPCG(1, 1))
-	for i := 0; i+8 <= size; i += 8 {
-		x := rng.Uint64()
-		for k := range 8 {
-			data[i+k] = byte(x >> (8 * k))
-		}
+	for len(data) < size {
+		data = binary.LittleEndian.AppendUint64(data, rng.Uint64())
 	}
+	data = data[:size]
 	big := cut(0, 1)
 	big.Put = []partitions.StateBlob{{Name: "big", Data: data[:9<<20]}}
 	c := commit(1,
@@ -261,7 +260,7 @@ func checkKeepsNothing(s *session) error {
 	}
 	q := got.Quarantine[0]
 	if b := got.Blobs[0][0]; b.Name != "a" || string(b.Data) != "blob" || string(got.Outputs[0][0].Data) != "rows" || string(q.Key) != "key" || string(q.Value) != "value" || got.Decisions[0].Kind != "K" {
-		return fmt.Errorf("the journal holds what the caller wrote into its buffers after the commit: %+v", got)
+		return fmt.Errorf("the journal holds what the caller wrote into its buffers after the commit: blob %s, rows %s", brief(got.Blobs[0][0]), brief(got.Outputs[0][0]))
 	}
 	return s.same(j, m, header(1))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -29,10 +31,32 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 		return codes.New(codes.Internal, "journal %s: %s: %w", s.cfg.Path, doing, err)
 	}
 	code, reason := verdict(e.Code())
-	if code == codes.StoreUnavailable && e.Code()&0xff == sqlite3.SQLITE_BUSY {
+	if isBusy(err) {
 		reason = fmt.Sprintf("it is locked by another process, for longer than %s", s.cfg.BusyTimeout)
 	}
-	return codes.New(code, "journal %s: %s: %s (SQLite: %w)", s.cfg.Path, doing, reason, err)
+	return &codes.Error{Code: code, Msg: fmt.Sprintf("journal %s: %s: %s (SQLite: %s)", s.cfg.Path, doing, reason, short(err.Error())), Err: err}
+}
+
+// short makes one printable line out of a driver's text, which may quote from a damaged file.
+func short(text string) string {
+	const most = 120
+	line := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+	line = strings.Join(strings.Fields(line), " ")
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "…"
+	}
+	return line
+}
+
+// isBusy says whether another connection holds a lock that was needed.
+func isBusy(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
 // verdict translates a result code of SQLite.
@@ -58,6 +82,9 @@ func verdict(rc int) (code *codes.Code, reason string) {
 		return codes.StoreUnavailable, "there is not enough memory"
 	case sqlite3.SQLITE_NOTADB:
 		return codes.StoreInvalid, "it is not a SQLite file, or its first page is damaged; check the path"
+	case sqlite3.SQLITE_ERROR:
+		// The statements are fixed and tested, so the file's schema is not what they were written for.
+		return codes.JournalCorrupt, "its tables are not as this version makes them; restore it from a backup, or use a new store"
 	case sqlite3.SQLITE_CORRUPT:
 		return codes.JournalCorrupt, "the file is damaged; restore it from a backup, or use a new store"
 	case sqlite3.SQLITE_CONSTRAINT:

@@ -43,7 +43,7 @@ func embedded() []migration {
 
 // prepare checks that the file is ours or empty, brings it up to date and prepares the statements. A file that is refused is left as it was.
 func (s *Store) prepare(ctx context.Context) error {
-	fresh, version, err := s.inspect(ctx, s.writer)
+	fresh, version, err := s.look(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,12 +55,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.step("journal mode"); err != nil {
 		return err
 	}
-	var mode string
-	if err := s.writer.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
+	if err := s.setWAL(ctx); err != nil {
 		return err
-	}
-	if mode != "wal" {
-		return codes.New(codes.StoreUnavailable, "journal %s: its file system does not allow the WAL mode (SQLite stays in %q)", s.cfg.Path, mode)
 	}
 	if version < len(s.cfg.migrations) {
 		if err := s.migrate(ctx); err != nil {
@@ -73,13 +69,42 @@ func (s *Store) prepare(ctx context.Context) error {
 	return s.st.prepare(ctx, s.writer)
 }
 
-// queryer is a database or a transaction.
-type queryer interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+// setWAL switches a file to WAL mode; one that is in it stays. When two processes switch a new file at once, SQLite refuses one of them
+// without waiting for its busy timeout (both hold a lock that the other one needs), so waiting is up to us.
+func (s *Store) setWAL(ctx context.Context) error {
+	deadline := time.Now().Add(s.cfg.BusyTimeout)
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		var mode string
+		err := s.writer.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode)
+		switch {
+		case err == nil && mode != "wal":
+			return codes.New(codes.StoreUnavailable, "journal %s: its file system does not allow the WAL mode (SQLite stays in %q)", s.cfg.Path, mode)
+		case !isBusy(err) || time.Now().After(deadline):
+			return err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
 }
 
-// inspect reads whose file it is and the version of its schema, 0 for a fresh one.
-func (s *Store) inspect(ctx context.Context, db queryer) (fresh bool, version int, err error) {
+// look inspects the file in one moment, without a lock that a foreign file might be asked for.
+func (s *Store) look(ctx context.Context) (fresh bool, version int, err error) {
+	tx, err := s.writer.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return false, 0, err
+	}
+	defer func() { _ = tx.Rollback() }() // it has changed nothing
+	return s.inspect(ctx, tx)
+}
+
+// inspect reads whose file it is and the version of its schema, 0 for a fresh one. It takes a transaction, since another process may be
+// creating the schema at this moment.
+func (s *Store) inspect(ctx context.Context, db *sql.Tx) (fresh bool, version int, err error) {
 	var id, objects, known int
 	if err := db.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
 		return false, 0, err
@@ -114,35 +139,25 @@ func (s *Store) migrate(ctx context.Context) error {
 			return err
 		}
 		if fresh {
-			err := t.run("create", fmt.Sprintf("PRAGMA application_id = %d", applicationID),
-				"CREATE TABLE schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_ns INTEGER NOT NULL) STRICT")
+			if err := t.adhoc("mark", fmt.Sprintf("PRAGMA application_id = %d", applicationID)); err != nil {
+				return err
+			}
+			err := t.adhoc("create", "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_ns INTEGER NOT NULL) STRICT")
 			if err != nil {
 				return err
 			}
 		}
 		for _, m := range s.cfg.migrations[version:] {
-			if err := t.run("migrate "+m.name, m.sql); err != nil {
+			if err := t.adhoc("migrate", m.sql); err != nil {
 				return fmt.Errorf("migration %s: %w", m.name, err)
 			}
-			if _, err := t.tx.ExecContext(ctx, "INSERT INTO schema_version (version, name, applied_ns) VALUES (?, ?, ?)", m.version, m.name, time.Now().UnixNano()); err != nil {
+			err := t.adhoc("note", "INSERT INTO schema_version (version, name, applied_ns) VALUES (?, ?, ?)", m.version, m.name, time.Now().UnixNano())
+			if err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-}
-
-// run executes statements without arguments.
-func (t *txn) run(step string, statements ...string) error {
-	for _, st := range statements {
-		if err := t.s.step(step); err != nil {
-			return err
-		}
-		if _, err := t.tx.ExecContext(t.ctx, st); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // writable finds out now, and not at the first commit, whether the file can be written: it takes the write lock and gives it back.

@@ -76,17 +76,8 @@ func (t *txn) create(h control.RunHeader) (*runRow, error) {
 	return run, t.addCuts(run, h.Partitions)
 }
 
-// adhoc executes a statement that is not worth keeping prepared.
-func (t *txn) adhoc(step, text string, args ...any) error {
-	if err := t.s.step(step); err != nil {
-		return err
-	}
-	_, err := t.tx.ExecContext(t.ctx, text, args...)
-	return err
-}
-
 func (t *txn) addCuts(run *runRow, ps []int32) error {
-	st, err := t.tx.PrepareContext(t.ctx, insertCut)
+	st, err := t.tx.PrepareContext(t.statement, insertCut)
 	if err != nil {
 		return err
 	}

@@ -15,12 +15,3 @@ func TestConforms(t *testing.T) {
 		return func() control.Journal { return open(t, Config{Path: path}) }
 	})
 }
-
-func open(t testing.TB, cfg Config) *Store {
-	t.Helper()
-	s, err := Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}

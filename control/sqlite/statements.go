@@ -3,8 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"strings"
 )
 
@@ -48,12 +46,10 @@ type statements struct {
 	quarantine, decisions                                                            [len(batches)]*sql.Stmt
 }
 
-func (st *statements) prepare(ctx context.Context, db *sql.DB) error {
-	var errs []error
+func (st *statements) prepare(ctx context.Context, db *sql.DB) (err error) {
 	prepare := func(to **sql.Stmt, text string) {
-		var err error
-		if *to, err = db.PrepareContext(ctx, text); err != nil {
-			errs = append(errs, fmt.Errorf("prepare %q: %w", text, err))
+		if err == nil {
+			*to, err = db.PrepareContext(ctx, text)
 		}
 	}
 	prepare(&st.run, selectRuns+` WHERE run_id = ?`)
@@ -68,7 +64,7 @@ func (st *statements) prepare(ctx context.Context, db *sql.DB) error {
 		prepare(&st.quarantine[i], insertQuarantine+tuples(n, quarantineWidth))
 		prepare(&st.decisions[i], insertDecisions+tuples(n, decisionsWidth))
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // tuples writes n value lists of a width: (?, ?), (?, ?).

@@ -234,7 +234,7 @@ func (s *Store) write(ctx context.Context, fn func(t *txn) error) error {
 	if err != nil {
 		return err
 	}
-	if err := fn(&txn{s: s, ctx: ctx, tx: tx}); err != nil {
+	if err := fn(&txn{s: s, ctx: ctx, tx: tx, statement: context.WithoutCancel(ctx)}); err != nil {
 		_ = tx.Rollback() // fn's error is the reason; a rollback that fails leaves nothing behind either
 		return err
 	}
@@ -261,16 +261,27 @@ func (s *Store) read(ctx context.Context, fn func(tx *sql.Tx) error) error {
 // txn is a write transaction.
 type txn struct {
 	s   *Store
-	ctx context.Context
 	tx  *sql.Tx
+	ctx context.Context
+	// statement is ctx without its end. Each statement is short (a value of maxPart at most, or one state blob), so ctx is looked at
+	// between statements; the driver would otherwise start a goroutine for each one, and drop the connection that it interrupted.
+	statement context.Context
+}
+
+// next is called before every statement.
+func (t *txn) next(step string) error {
+	if err := t.s.step(step); err != nil {
+		return err
+	}
+	return t.ctx.Err()
 }
 
 // exec runs a prepared statement and returns how many rows it changed.
 func (t *txn) exec(step string, st *sql.Stmt, args ...any) (int64, error) {
-	if err := t.s.step(step); err != nil {
+	if err := t.next(step); err != nil {
 		return 0, err
 	}
-	res, err := t.tx.StmtContext(t.ctx, st).ExecContext(t.ctx, args...)
+	res, err := t.tx.StmtContext(t.statement, st).ExecContext(t.statement, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -279,8 +290,17 @@ func (t *txn) exec(step string, st *sql.Stmt, args ...any) (int64, error) {
 
 // query runs a prepared statement that returns at most one row.
 func (t *txn) query(step string, st *sql.Stmt, args ...any) (*sql.Row, error) {
-	if err := t.s.step(step); err != nil {
+	if err := t.next(step); err != nil {
 		return nil, err
 	}
-	return t.tx.StmtContext(t.ctx, st).QueryRowContext(t.ctx, args...), nil
+	return t.tx.StmtContext(t.statement, st).QueryRowContext(t.statement, args...), nil
+}
+
+// adhoc runs a statement that is not worth keeping prepared.
+func (t *txn) adhoc(step, text string, args ...any) error {
+	if err := t.next(step); err != nil {
+		return err
+	}
+	_, err := t.tx.ExecContext(t.statement, text, args...)
+	return err
 }
