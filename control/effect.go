@@ -1,0 +1,52 @@
+package control
+
+import "context"
+
+// Effect is something that the outside can see: one of Publish, StartRun, FinishRun, Deliver.
+type Effect interface{ effect() }
+
+// Publish inserts results under deterministic keys, each only if it is absent. One that is there with an equal digest is fine; one
+// with another digest is PublicationConflict: nothing of the call stands, and what is there is never overwritten.
+type Publish struct{ Publications []Publication }
+
+// Publication is a result under its key.
+type Publication struct {
+	// Key is deterministic: the same result has the same key whoever computes it. 1 to 400 bytes of UTF-8 without control characters.
+	Key string
+	// Value is canonical JSON (FINAZ_JSON_V1); its digest is record.Hash(Value).
+	Value []byte
+	// RunID that published it.
+	RunID string
+}
+
+// StartRun moves a run from QUEUED to RUNNING, or to CANCELLED when a cancellation was asked for before. Any other state is a
+// refusal, RunNotQueued: another worker has it, or it has ended. Moved tells which of the two happened.
+type StartRun struct {
+	RunID string
+	Moved *RunPhase
+}
+
+// FinishRun moves a run from RUNNING to SUCCEEDED (with ResultRefs) or FAILED (with Error), and adds one to its revision.
+type FinishRun struct {
+	RunID      string
+	Phase      RunPhase
+	ResultRefs []string
+	Error      string
+}
+
+// Deliver marks outbox events as delivered.
+type Deliver struct{ EventIDs []int64 }
+
+func (Publish) effect()   {}
+func (StartRun) effect()  {}
+func (FinishRun) effect() {}
+func (Deliver) effect()   {}
+
+// Effects is the one door through which every effect goes.
+type Effects interface {
+	// Fenced runs effects in order, in one transaction, while the lease row is locked against take-over and after owner, token and
+	// expiry were verified by the store's clock: lock, verify, run, commit, in as few round trips as the store allows. A stale owner
+	// gets StaleFence and nothing runs. An error that is not a refusal (see Refused) leaves it unknown whether the effects stand
+	// (the answer to COMMIT may be lost): read back before trying again.
+	Fenced(ctx context.Context, l Lease, effects ...Effect) error
+}
