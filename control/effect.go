@@ -13,20 +13,22 @@ type Publish struct{ Publications []Publication }
 type Publication struct {
 	// Key is deterministic: the same result has the same key whoever computes it. 1 to 400 bytes of UTF-8 without control characters.
 	Key string
-	// Value is canonical JSON (FINAZ_JSON_V1); its digest is record.Hash(Value).
+	// Value is canonical JSON (FINAZ_JSON_V1), which the caller answers for; its digest is record.Hash(Value). The bytes are kept as they are.
 	Value []byte
 	// RunID that published it.
 	RunID string
 }
 
 // StartRun moves a run from QUEUED to RUNNING, or to CANCELLED when a cancellation was asked for before. Any other state is a
-// refusal, RunNotQueued: another worker has it, or it has ended. Moved tells which of the two happened.
+// refusal, RunNotQueued: another worker has it, or it has ended. Moved, which may be nil, tells which of the two happened; it is set
+// before Fenced returns and means nothing unless Fenced returns nil. RunUnknown when there is no such run.
 type StartRun struct {
 	RunID string
 	Moved *RunPhase
 }
 
-// FinishRun moves a run from RUNNING to SUCCEEDED (with ResultRefs) or FAILED (with Error), and adds one to its revision.
+// FinishRun moves a run from RUNNING to SUCCEEDED (with ResultRefs) or FAILED (with Error, kept as RunError makes it), and adds one to its
+// revision. Any other phase than RUNNING is a refusal, RunNotRunning. RunUnknown when there is no such run.
 type FinishRun struct {
 	RunID      string
 	Phase      RunPhase
@@ -34,7 +36,8 @@ type FinishRun struct {
 	Error      string
 }
 
-// Deliver marks outbox events as delivered.
+// Deliver marks outbox events as delivered, whoever claimed them: the lease decides. One that is delivered stays so; one that is not there is
+// Internal.
 type Deliver struct{ EventIDs []int64 }
 
 func (Publish) effect()   {}

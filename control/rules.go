@@ -16,11 +16,14 @@ import (
 // MaxRunID is the longest run id, in bytes.
 const MaxRunID = 200
 
-// Refused says whether an error of Journal.Commit is a refusal: certainly nothing of the epoch stands, and trying again gives the
-// same. Of any other error it is unknown whether the epoch stands.
+// Refused says whether an error of a write is a refusal: certainly nothing of it stands, and the same call gives the same until something else
+// has changed. Of any other error it is unknown whether the write stands.
 func Refused(err error) bool {
 	switch codes.Of(err) {
-	case codes.JournalConflict, codes.RunFinished, codes.RunUnknown, codes.Internal, codes.LimitReached:
+	case codes.JournalConflict, codes.RunFinished, codes.RunUnknown, codes.Internal, codes.LimitReached,
+		codes.LeaseHeld, codes.StaleFence, codes.ConfigInvalid,
+		codes.PublicationConflict, codes.RunNotQueued, codes.RunNotRunning,
+		codes.IdempotencyConflict, codes.RequestInvalid:
 		return true
 	}
 	return false

@@ -44,14 +44,16 @@ type BatchRun struct {
 // Admission admits requests: claim or reject.
 type Admission interface {
 	// Admit creates the run (QUEUED) and its outbox event run.requested in one transaction, or returns the run that the same scope and
-	// body made before (created false). The same scope with another body is IdempotencyConflict. The run id is RunIDOf(r).
+	// body made before (created false). The same scope with another body is IdempotencyConflict. The run id is RunIDOf(r). A request that
+	// fails Validate is RequestInvalid.
 	Admit(ctx context.Context, r Request) (run BatchRun, created bool, err error)
 	// LookupRun finds a run; RunUnknown when there is none.
 	LookupRun(ctx context.Context, id string) (BatchRun, error)
-	// ListRuns lists runs, newest first, after a cursor ("" for the first page).
+	// ListRuns lists runs, newest first, after a cursor ("" for the first page). next is "" when there are no more. A cursor that no listing
+	// gave is RequestInvalid.
 	ListRuns(ctx context.Context, f RunFilter) (runs []BatchRun, next string, err error)
 	// CancelRun records that a run should not start. A run that is QUEUED will end CANCELLED; one that has started or ended is not
-	// touched, and the answer shows its phase.
+	// touched, and the answer shows its phase. RunUnknown when there is none.
 	CancelRun(ctx context.Context, id string) (BatchRun, error)
 }
 
@@ -82,11 +84,12 @@ type OutboxEvent struct {
 // Outbox is the ordered queue of events. An event is pending, claimed by a claimant, or delivered.
 type Outbox interface {
 	// Claim takes up to limit pending events in order, skipping those that others are claiming at this moment. Each is given to one
-	// claimant. No event is lost because a smaller id committed later.
+	// claimant. No event is lost because a smaller id committed later. limit defaults to 50 and is at most 500 (ClaimSize).
 	Claim(ctx context.Context, claimant string, limit int) ([]OutboxEvent, error)
 	// ReleaseEvents makes claimed events pending again (claimant "" whoever claimed them), or, ignored, marks them delivered without an effect.
+	// EventNotClaimed names those that the claimant does not hold; the others are released all the same.
 	ReleaseEvents(ctx context.Context, claimant string, ids []int64, ignored bool) error
-	// ListEvents lists events that are not delivered, in order; with delivered also those.
+	// ListEvents lists events that are not delivered, in order; with delivered also those. limit below 1 lists all.
 	ListEvents(ctx context.Context, delivered bool, limit int) ([]OutboxEvent, error)
 	// Wake returns a channel that gets a value when new events may be pending, as an accelerator; polling is the truth. It ends with ctx.
 	Wake(ctx context.Context) <-chan struct{}
@@ -94,7 +97,7 @@ type Outbox interface {
 
 // Damage is something that the reconciler found.
 type Damage struct {
-	// Kind: CLAIMED_UNDELIVERED, RUNNING_ORPHAN, QUEUED_DELIVERED, PUBLICATION_DIGEST, RESULT_MISSING.
+	// Kind: CLAIMED_UNDELIVERED, RUNNING_ORPHAN, QUEUED_DELIVERED, PUBLICATION_DIGEST, RESULT_MISSING (constants beside the rules).
 	Kind, RunID, Key, Detail string
 	EventID                  int64
 	// Repaired says that it was put right; some kinds are reported only.
@@ -104,8 +107,12 @@ type Damage struct {
 // Reconciler looks for damage.
 //
 // Orphans: RUNNING without a valid lease → QUEUED and its event pending; QUEUED with its event delivered → event pending; claimed and
-// undelivered without a valid lease of the run → pending. A run with a valid lease is left alone. A publication whose value does not have
-// its digest is reported, never repaired.
+// undelivered without a valid lease of the run, since staleClaims or longer → pending. A run with a valid lease is left alone. An event that is
+// missing is made again. A publication whose value does not have its digest is reported (with RunID and Key), never repaired; and so is a
+// SUCCEEDED run without a publication under its ResultKey (with RunID and Key).
+//
+// One run is told once: an orphan's claimed event is part of RUNNING_ORPHAN. Damages are ordered by kind as listed in Damage.Kind, then by
+// run id, then by key.
 type Reconciler interface {
 	// Reconcile finds damage and, with repair, mends what can be mended, each piece in one transaction. LeaseName gives the name of a run's lease.
 	// staleClaims is the age from which a claim without a lease counts as abandoned.
