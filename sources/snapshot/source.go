@@ -33,7 +33,9 @@ const (
 
 // Config says what to read.
 type Config struct {
-	Path   string
+	Path string
+	// Open opens the file, several times. Path is then only its name, for messages and for the format. Defaults to os.Open of Path.
+	Open   func() (*os.File, error)
 	Format Format
 	// Fields defaults to DefaultFields.
 	Fields Fields
@@ -68,6 +70,9 @@ func New(cfg Config) *Source {
 	}
 	if cfg.Memory <= 0 {
 		cfg.Memory = DefaultMemory
+	}
+	if cfg.Open == nil {
+		cfg.Open = func() (*os.File, error) { return os.Open(cfg.Path) }
 	}
 	return &Source{cfg: cfg}
 }
@@ -159,7 +164,7 @@ func (s *Source) pass(ctx context.Context, f *os.File, c *checked) error {
 }
 
 func (s *Source) open() (*os.File, error) {
-	f, err := os.Open(s.cfg.Path)
+	f, err := s.cfg.Open()
 	if err != nil {
 		return nil, codes.New(codes.FileMissing, "the snapshot cannot be opened: %w", err)
 	}
