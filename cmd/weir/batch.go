@@ -27,7 +27,7 @@ func (a *app) batchCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.batchRunCommand())
+	cmd.AddCommand(a.batchRunCommand(), a.batchWorkerCommand())
 	return cmd
 }
 
