@@ -98,12 +98,3 @@ func NotClaimed(claimant string, ids []int64) error {
 	shown := ids[:min(len(ids), 10)]
 	return codes.New(codes.EventNotClaimed, "%d outbox events are not claimed by %s: %v", len(ids), by, shown)
 }
-
-// Kinds of Damage.
-const (
-	ClaimedUndelivered = "CLAIMED_UNDELIVERED"
-	RunningOrphan      = "RUNNING_ORPHAN"
-	QueuedDelivered    = "QUEUED_DELIVERED"
-	PublicationDigest  = "PUBLICATION_DIGEST"
-	ResultMissing      = "RESULT_MISSING"
-)

@@ -7,7 +7,7 @@ import (
 	"github.com/weirstream/weir/codes"
 )
 
-// Op is an operation of a journal into which a fault can be injected.
+// Op is an operation of a store into which a fault can be injected.
 type Op string
 
 // The operations.
@@ -18,6 +18,21 @@ const (
 	OpOutputs    Op = "outputs"
 	OpQuarantine Op = "quarantine"
 	OpDecisions  Op = "decisions"
+
+	OpAcquire      Op = "acquire"
+	OpRenew        Op = "renew"
+	OpRelease      Op = "release"
+	OpLookupLease  Op = "look up lease"
+	OpFenced       Op = "fenced"
+	OpAdmit        Op = "admit"
+	OpLookupRun    Op = "look up run"
+	OpListRuns     Op = "list runs"
+	OpCancel       Op = "cancel"
+	OpClaim        Op = "claim"
+	OpRelEvents    Op = "release events"
+	OpListEvents   Op = "list events"
+	OpReconcile    Op = "reconcile"
+	OpPublications Op = "publications"
 )
 
 // Fault is something that goes wrong once, in one call of one operation.

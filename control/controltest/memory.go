@@ -16,9 +16,13 @@ import (
 	"github.com/weirstream/weir/record"
 )
 
-// Memory is a journal in memory. It follows the same rules as a store and is stricter with its callers: bytes that are valid during a
+// Memory is a control plane in memory. It follows the same rules as a store and is stricter with its callers: bytes that are valid during a
 // call only are overwritten after it. It outlives Close, so that a test can stop and start what uses it.
 type Memory struct {
+	// Now is the store's clock; nil is time.Now, which is virtual in a synctest bubble. Set it before use.
+	Now func() time.Time
+
+	plane  memoryPlane
 	mu     sync.Mutex
 	runs   map[string]*memoryRun
 	calls  map[Op]int
@@ -45,13 +49,12 @@ type memoryPartition struct {
 	decisions  []partitions.Decision
 }
 
-var (
-	_ control.Journal   = (*Memory)(nil)
-	_ control.RunLister = (*Memory)(nil)
-)
+var _ control.ControlStore = (*Memory)(nil)
 
-// NewMemory makes an empty journal.
-func NewMemory() *Memory { return &Memory{runs: map[string]*memoryRun{}, calls: map[Op]int{}} }
+// NewMemory makes an empty store.
+func NewMemory() *Memory {
+	return &Memory{runs: map[string]*memoryRun{}, calls: map[Op]int{}, plane: newMemoryPlane()}
+}
 
 // OpenRun is control.Journal's.
 func (m *Memory) OpenRun(ctx context.Context, h control.RunHeader) (state control.RunState, err error) {

@@ -44,6 +44,12 @@ var batches = [...]int{64, 8, 1}
 type statements struct {
 	run, cut, updateRun, updateCut, updateBlob, insertBlob, deleteBlob, insertOutput *sql.Stmt
 	quarantine, decisions                                                            [len(batches)]*sql.Stmt
+
+	lease, insertLease, updateLease                                  *sql.Stmt
+	scope, admitted, lastAdmission, insertAdmission, updateAdmission *sql.Stmt
+	event, lastEvent, insertEvent, updateEvent                       *sql.Stmt
+	digest                                                           *sql.Stmt
+	publish                                                          [len(batches)]*sql.Stmt
 }
 
 func (st *statements) prepare(ctx context.Context, db *sql.DB) (err error) {
@@ -63,7 +69,23 @@ func (st *statements) prepare(ctx context.Context, db *sql.DB) (err error) {
 	for i, n := range batches {
 		prepare(&st.quarantine[i], insertQuarantine+tuples(n, quarantineWidth))
 		prepare(&st.decisions[i], insertDecisions+tuples(n, decisionsWidth))
+		prepare(&st.publish[i], insertPublications+tuples(n, publicationsWidth)+ifAbsent)
 	}
+	prepare(&st.lease, selectLeases+` WHERE name = ?`)
+	prepare(&st.insertLease, `INSERT INTO leases (owner, token, until_ns, crc, name) VALUES (?, ?, ?, ?, ?)`)
+	prepare(&st.updateLease, `UPDATE leases SET owner = ?, token = ?, until_ns = ?, crc = ? WHERE name = ?`)
+	prepare(&st.scope, selectAdmission+` WHERE principal = ? AND operation = ? AND key = ?`)
+	prepare(&st.admitted, selectAdmission+` WHERE run_id = ?`)
+	prepare(&st.lastAdmission, `SELECT coalesce(max(id), 0) FROM admission`)
+	prepare(&st.insertAdmission, `INSERT INTO admission (id, run_id, principal, operation, key, flow, snapshot, phase, revision, result_refs, error, cancel, created_ns, updated_ns, crc, body)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+	prepare(&st.updateAdmission, `UPDATE admission SET phase = ?, revision = ?, result_refs = ?, error = ?, cancel = ?, updated_ns = ?, crc = ? WHERE id = ?`)
+	prepare(&st.event, selectOutbox+` WHERE id = ?`)
+	// An id is never given twice, also when the newest event was removed: people and logs name events by it.
+	prepare(&st.lastEvent, `SELECT seq FROM sqlite_sequence WHERE name = 'outbox'`)
+	prepare(&st.insertEvent, `INSERT INTO outbox (id, kind, run_id, attempt, claimant, claimed_ns, delivered, created_ns, crc) VALUES (?, ?, ?, 0, '', 0, 0, ?, ?)`)
+	prepare(&st.updateEvent, `UPDATE outbox SET attempt = ?, claimant = ?, claimed_ns = ?, delivered = ?, crc = ? WHERE id = ?`)
+	prepare(&st.digest, `SELECT digest FROM publications WHERE key = ?`)
 	return err
 }
 

@@ -26,6 +26,8 @@ type Config struct {
 	MustExist bool
 	// BusyTimeout is how long a lock of another process is waited for. Defaults to 5 s.
 	BusyTimeout time.Duration
+	// Now is the store's clock, by which leases end and claims age. Defaults to time.Now; tests move it.
+	Now func() time.Time
 
 	// hook is called between any two steps of a write, with the step's name. Tests fail, cancel or kill there.
 	hook func(step string) error
@@ -40,19 +42,17 @@ type Config struct {
 // maxValue is what SQLite takes in one row: a billion bytes, less room for the rest of the row.
 const maxValue = 1_000_000_000 - 1<<16
 
-// Store is a journal in a SQLite file. It implements control.Journal and control.RunLister.
+// Store is a control plane in a SQLite file: it implements control.ControlStore.
 type Store struct {
 	cfg            Config
 	writer, reader *sql.DB
 	st             statements
+	bell           *bell
 	// file is what Path named when it was opened.
 	file fs.FileInfo
 }
 
-var (
-	_ control.Journal   = (*Store)(nil)
-	_ control.RunLister = (*Store)(nil)
-)
+var _ control.ControlStore = (*Store)(nil)
 
 // Open opens or creates the file and brings its schema up to date. It fails with StoreUnavailable (missing folder, no permission, locked),
 // StoreInvalid (not a SQLite file, or another program's), StoreNewer or JournalCorrupt.
@@ -71,7 +71,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.migrations == nil {
 		cfg.migrations = embedded()
 	}
-	s := &Store{cfg: cfg}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	s := &Store{cfg: cfg, bell: newBell()}
 	if s.file, err = s.place(); err != nil {
 		return nil, err
 	}
@@ -189,6 +192,7 @@ const (
 
 // Close closes the file. The last process to do so moves PATH-wal into it.
 func (s *Store) Close() error {
+	s.bell.close()
 	var errs []error
 	for _, db := range []*sql.DB{s.reader, s.writer} {
 		if db != nil {
@@ -234,7 +238,8 @@ func (s *Store) write(ctx context.Context, fn func(t *txn) error) error {
 	if err != nil {
 		return err
 	}
-	if err := fn(&txn{s: s, ctx: ctx, tx: tx, statement: context.WithoutCancel(ctx)}); err != nil {
+	t := &txn{s: s, ctx: ctx, tx: tx, statement: context.WithoutCancel(ctx)}
+	if err := fn(t); err != nil {
 		_ = tx.Rollback() // fn's error is the reason; a rollback that fails leaves nothing behind either
 		return err
 	}
@@ -244,6 +249,9 @@ func (s *Store) write(ctx context.Context, fn func(t *txn) error) error {
 	}
 	if err := tx.Commit(); err != nil {
 		return err
+	}
+	if t.wakes {
+		s.bell.ring()
 	}
 	return s.step("committed")
 }
@@ -266,6 +274,8 @@ type txn struct {
 	// statement is ctx without its end. Each statement is short (a value of maxPart at most, or one state blob), so ctx is looked at
 	// between statements; the driver would otherwise start a goroutine for each one, and drop the connection that it interrupted.
 	statement context.Context
+	// wakes says that events became pending.
+	wakes bool
 }
 
 // next is called before every statement.

@@ -31,6 +31,8 @@ const (
 	cobra      = "github.com/spf13/cobra"
 	datadriven = "github.com/cockroachdb/datadriven"
 	jsonschema = "github.com/santhosh-tekuri/jsonschema/v6"
+	porcupine  = "github.com/anishathalye/porcupine"
+	pgx        = "github.com/jackc/pgx/v5"
 )
 
 // franz is the Kafka client: all of franz-go but kfake, which is a broker.
@@ -114,10 +116,10 @@ var Table = []Row{
 		Why: "The port of the journal and its rules."},
 	{Package: "control/sqlite", Imports: with("control", "metrics"), Vendors: []string{sqlite},
 		Why: "The only package that meets SQLite."},
-	{Package: "control/postgres", Imports: with("control", "metrics"),
-		Why: "The only package that will meet PostgreSQL."},
-	{Package: "control/controltest", Imports: with("control"),
-		Why: "One suite for every store: it knows the port alone."},
+	{Package: "control/postgres", Imports: with("control", "metrics"), Vendors: []string{pgx},
+		Why: "The only package that meets PostgreSQL."},
+	{Package: "control/controltest", Imports: with("control"), Vendors: []string{porcupine},
+		Why: "One suite for every store: it knows the port alone. Histories of leases are checked for linearizability by a third party."},
 	{Package: "checkpoint", Imports: core,
 		Why: "The port of blob stores and the manifest."},
 	{Package: "checkpoint/dir", Imports: with("checkpoint"),
@@ -172,6 +174,8 @@ var Table = []Row{
 		Why: "Generates docs from the catalogues."},
 	{Package: "internal/gendocs/cmd", Imports: []string{"internal/gendocs"},
 		Why: "The command for it."},
+	{Package: "internal/pgtest", Vendors: []string{pgx},
+		Why: "A PostgreSQL server for tests: it prepares databases and knows nothing of what is in them."},
 	{Package: "internal/testreport",
 		Why: "Runs the tests and counts what was skipped."},
 	{Package: "internal/tidy",
