@@ -1,0 +1,304 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/record"
+)
+
+const (
+	// maxPart is the largest part of a row run; maxFlush the bytes from which a flush is sent before more is queued.
+	maxPart  = 4 << 20
+	maxFlush = 8 << 20
+	// maxRows is the most rows that one statement inserts.
+	maxRows = 4000
+	// maxValue is what a bytea takes, less room for the rest of the message.
+	maxValue = 1<<30 - 1<<16
+)
+
+const (
+	updateJournal = `UPDATE weir.journal SET status = $3, epoch = $4, watermark = $5, committed = clock_timestamp() WHERE id = $1 AND epoch = $2 AND status = 'OPEN'`
+	updateCut     = `UPDATE weir.checkpoints SET epoch = $3, next = $4, watermark = $5, finished = $6, records = $7, consumed = $8, filtered = $9, omitted = $10, duplicates = $11, late = $12,
+		future = $13, outputs = $14 WHERE run = $1 AND partition = $2`
+	deleteBlobs = `DELETE FROM weir.checkpoint_blobs WHERE run = $1 AND partition = $2 AND name = ANY ($3)`
+	putBlobs    = `INSERT INTO weir.checkpoint_blobs (run, partition, name, data) SELECT $1, $2, b.name, b.data FROM unnest($3::bytea[], $4::bytea[]) AS b (name, data)
+		ON CONFLICT (run, partition, name) DO UPDATE SET data = excluded.data`
+	insertOutput = `INSERT INTO weir.journal_outputs (run, partition, epoch, part, parts, rows, first, last, data) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+	insertAside  = `INSERT INTO weir.quarantine (run, partition, epoch, position, n, reason, detail, event_id, event_time, key, value)
+		SELECT $1, $2, $3, q.* FROM unnest($4::bytea[], $5::int[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bytea[], $11::bytea[]) AS q`
+	insertDecisions = `INSERT INTO weir.decisions (run, partition, epoch, position, n, kind, detail)
+		SELECT $1, $2, $3, d.* FROM unnest($4::bytea[], $5::int[], $6::bytea[], $7::bytea[]) AS d`
+)
+
+// Commit is control.Journal's, in two round trips for an epoch of ordinary size: lock and read, then write and commit.
+func (s *Store) Commit(ctx context.Context, c control.Commit) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if err := s.fits(c); err != nil {
+		return err
+	}
+	err := s.write(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		err := s.commit(ctx, conn, c)
+		if err != nil {
+			endTransaction(ctx, conn)
+		}
+		return err
+	})
+	return s.fail(ctx, fmt.Sprintf("commit of epoch %d of run %q", c.Epoch, c.RunID), err)
+}
+
+// fits refuses values that PostgreSQL does not take, before anything is written.
+func (s *Store) fits(c control.Commit) error {
+	for _, p := range c.Partitions {
+		for _, b := range p.Cut.Put {
+			if n := len(b.Data) + len(b.Name); n > maxValue {
+				return codes.New(codes.LimitReached, "store %s: run %q, partition %d: the state blob %q has %d bytes, PostgreSQL takes %d", s.name, c.RunID, p.Cut.Partition, b.Name, n, maxValue)
+			}
+		}
+		for i := range p.Quarantine {
+			if n := quarantineSize(&p.Quarantine[i]); n > maxValue {
+				return codes.New(codes.LimitReached, "store %s: run %q, partition %d: the quarantined record at %s has %d bytes, PostgreSQL takes %d", s.name, c.RunID, p.Cut.Partition, p.Quarantine[i].Position, n, maxValue)
+			}
+		}
+	}
+	return nil
+}
+
+func quarantineSize(q *partitions.Quarantined) int {
+	return len(q.Key) + len(q.Value) + len(q.Detail) + len(q.EventID)
+}
+
+func (s *Store) commit(ctx context.Context, conn *pgx.Conn, c control.Commit) error {
+	row, cuts, err := s.begin(ctx, conn, c)
+	if err != nil {
+		return err
+	}
+	if err := check(row, cuts, c); err != nil {
+		return err
+	}
+	f := &flush{s: s, ctx: ctx, conn: conn, run: row.id, epoch: int64(c.Epoch)}
+	f.queue(updateJournal, 0, row.id, int64(c.Epoch)-1, string(c.Status), int64(c.Epoch), int64(c.Watermark))
+	for i := range c.Partitions {
+		if err := f.partition(&c.Partitions[i]); err != nil {
+			return err
+		}
+	}
+	f.batch.Queue("COMMIT")
+	if err := s.step("commit", conn); err != nil {
+		return err
+	}
+	return f.send()
+}
+
+// begin opens the transaction, locks the run and reads what the commit will be compared with.
+func (s *Store) begin(ctx context.Context, conn *pgx.Conn, c control.Commit) (row journalRow, cuts map[int32]partitions.Cut, err error) {
+	var ps []int32
+	for i := range c.Partitions {
+		ps = append(ps, c.Partitions[i].Cut.Partition)
+	}
+	cuts = map[int32]partitions.Cut{}
+	b := &pgx.Batch{}
+	b.Queue("BEGIN")
+	b.Queue(selectJournal+` WHERE run_id = $1 FOR UPDATE`, text(c.RunID)).QueryRow(func(r pgx.Row) (err error) {
+		row, err = scanJournal(r)
+		return noRun(err, c.RunID)
+	})
+	b.Queue(selectCuts+` WHERE run = (SELECT id FROM weir.journal WHERE run_id = $1) AND partition = ANY ($2)`, text(c.RunID), some(ps)).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			r, err := scanCut(rows)
+			if err != nil {
+				return err
+			}
+			cuts[r.cut.Partition] = r.cut
+		}
+		return rows.Err()
+	})
+	return row, cuts, conn.SendBatch(ctx, b).Close()
+}
+
+// check applies the rules of a commit.
+func check(row journalRow, cuts map[int32]partitions.Cut, c control.Commit) error {
+	if err := control.CheckCommit(row.info.Status, row.info.Epoch, c); err != nil {
+		return err
+	}
+	if c.Watermark < row.info.Watermark {
+		return codes.New(codes.Internal, "run %q: the merged watermark would go back from %s to %s", c.RunID, row.info.Watermark, c.Watermark)
+	}
+	for i := range c.Partitions {
+		next := c.Partitions[i].Cut
+		stored, ok := cuts[next.Partition]
+		if !ok {
+			return codes.New(codes.Internal, "run %q has no partition %d", c.RunID, next.Partition)
+		}
+		if err := control.CheckCut(c.RunID, stored, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush collects statements of a transaction and sends them, many at once.
+type flush struct {
+	s     *Store
+	ctx   context.Context
+	conn  *pgx.Conn
+	batch pgx.Batch
+	size  int
+	// run and epoch that are written.
+	run, epoch int64
+}
+
+// queue adds a statement whose parameters have about size bytes. It has to change a row only where that is compared, under the lock.
+func (f *flush) queue(statement string, size int, args ...any) {
+	f.batch.Queue(statement, args...)
+	f.size += size
+}
+
+// room sends what has been queued when it is much.
+func (f *flush) room() error {
+	if f.size < maxFlush {
+		return nil
+	}
+	if err := f.s.step("flush", f.conn); err != nil {
+		return err
+	}
+	return f.send()
+}
+
+func (f *flush) send() error {
+	err := f.conn.SendBatch(f.ctx, &f.batch).Close()
+	f.batch, f.size = pgx.Batch{}, 0
+	return err
+}
+
+// partition queues one partition's share.
+func (f *flush) partition(p *control.PartitionCommit) error {
+	if err := f.blobs(&p.Cut); err != nil {
+		return err
+	}
+	if err := f.rows(p.Cut.Partition, &p.Rows); err != nil {
+		return err
+	}
+	if err := f.quarantine(p.Cut.Partition, p.Quarantine); err != nil {
+		return err
+	}
+	if err := f.decisions(p.Cut.Partition, p.Decisions); err != nil {
+		return err
+	}
+	cut := &p.Cut
+	c := &cut.Counts
+	f.queue(updateCut, 0, f.run, cut.Partition, f.epoch, positionBytes(cut.Next), int64(cut.Watermark), cut.Finished,
+		c.Records, c.Consumed, c.Filtered, c.Omitted, c.Duplicates, c.Late, c.Future, c.Outputs)
+	return nil
+}
+
+func positionBytes(p record.Position) []byte {
+	b, _ := p.AppendBinary(nil) // its error is always nil
+	return b
+}
+
+// blobs applies a cut's delta: deletes, then puts, of which the last one of a name counts.
+func (f *flush) blobs(cut *partitions.Cut) error {
+	if len(cut.Delete) > 0 {
+		names := make([][]byte, len(cut.Delete))
+		for i, name := range cut.Delete {
+			names[i] = []byte(name)
+		}
+		f.queue(deleteBlobs, 0, f.run, cut.Partition, names)
+	}
+	last := make(map[string]int, len(cut.Put))
+	for i, b := range cut.Put {
+		last[b.Name] = i
+	}
+	var names, data [][]byte
+	size := 0
+	put := func() error {
+		if len(names) > 0 {
+			f.queue(putBlobs, size, f.run, cut.Partition, names, data)
+		}
+		names, data, size = nil, nil, 0
+		return f.room()
+	}
+	for i, b := range cut.Put {
+		if last[b.Name] != i {
+			continue
+		}
+		names, data = append(names, []byte(b.Name)), append(data, notNil(b.Data))
+		if size += len(b.Data); size >= maxFlush || len(names) == maxRows {
+			if err := put(); err != nil {
+				return err
+			}
+		}
+	}
+	return put()
+}
+
+// notNil makes an empty value out of a missing one: nil would become NULL.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// rows writes the rows of an epoch in parts. A part ends anywhere, also within a row; a reader puts them together again.
+func (f *flush) rows(partition int32, rows *partitions.Rows) error {
+	parts := (len(rows.Data) + maxPart - 1) / maxPart
+	data := rows.Data
+	for part := range parts {
+		piece := data[:min(len(data), maxPart)]
+		data = data[len(piece):]
+		f.queue(insertOutput, len(piece), f.run, partition, f.epoch, part, parts, rows.Count, int64(rows.First), int64(rows.Last), piece)
+		if err := f.room(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *flush) quarantine(partition int32, all []partitions.Quarantined) error {
+	for from := 0; from < len(all); {
+		to, size := from, 0
+		var positions, reasons, details, ids, keys, values [][]byte
+		var ns []int32
+		var times []int64
+		for ; to < len(all) && to-from < maxRows && (to == from || size+quarantineSize(&all[to]) <= maxPart); to++ {
+			q := &all[to]
+			size += quarantineSize(q)
+			positions, ns, reasons, details = append(positions, positionBytes(q.Position)), append(ns, int32(to)), append(reasons, []byte(q.Reason)), append(details, []byte(q.Detail))
+			ids, times, keys, values = append(ids, []byte(q.EventID)), append(times, int64(q.EventTime)), append(keys, q.Key), append(values, q.Value)
+		}
+		from = to
+		f.queue(insertAside, size, f.run, partition, f.epoch, positions, ns, reasons, details, ids, times, keys, values)
+		if err := f.room(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *flush) decisions(partition int32, all []partitions.Decision) error {
+	for from := 0; from < len(all); from += maxRows {
+		piece := all[from:min(len(all), from+maxRows)]
+		var positions, kinds, details [][]byte
+		var ns []int32
+		size := 0
+		for i := range piece {
+			d := &piece[i]
+			size += len(d.Detail)
+			positions, ns, kinds, details = append(positions, positionBytes(d.Position)), append(ns, int32(from+i)), append(kinds, []byte(d.Kind)), append(details, []byte(d.Detail))
+		}
+		f.queue(insertDecisions, size, f.run, partition, f.epoch, positions, ns, kinds, details)
+		if err := f.room(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
