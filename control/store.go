@@ -28,8 +28,8 @@ type Store struct {
 	shown string
 }
 
-// ParseStore reads a store string: sqlite:PATH or postgres://…. It fails with StoreInvalid, and with StoreUnsupported for PostgreSQL, which
-// this version does not have. No error shows a password.
+// ParseStore reads a store string: sqlite:PATH or postgres://…. It fails with StoreInvalid. No error shows a password, and the Store holds none:
+// whoever connects to PostgreSQL keeps the string itself.
 func ParseStore(s string) (Store, error) {
 	kind, rest, ok := strings.Cut(s, ":")
 	switch {
@@ -38,11 +38,10 @@ func ParseStore(s string) (Store, error) {
 	case ok && kind == "sqlite":
 		return parseSQLite(rest)
 	case ok && (kind == "postgres" || kind == "postgresql"):
-		st := Store{Kind: StorePostgres, shown: redactURL(s)}
-		return st, codes.New(codes.StoreUnsupported, "store %s: PostgreSQL comes with a later version; this one has sqlite:PATH", st.shown)
+		return Store{Kind: StorePostgres, shown: redactURL(s)}, nil
 	case ok && len(kind) <= 20 && !strings.ContainsAny(kind, "@/= "):
 		// Only the kind is shown: what follows may be a secret under any syntax.
-		return Store{}, codes.New(codes.StoreInvalid, "stores of the kind %q are not known: write sqlite:PATH, such as sqlite:weir.db", kind)
+		return Store{}, codes.New(codes.StoreInvalid, "stores of the kind %q are not known: write sqlite:PATH, such as sqlite:weir.db, or postgres://user@host/database", kind)
 	}
 	return Store{}, codes.New(codes.StoreInvalid, "the store string has no kind before a colon: write sqlite:PATH, such as sqlite:weir.db")
 }

@@ -2,7 +2,6 @@ package control_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -73,8 +72,8 @@ func TestStoreNeverShowsASecret(t *testing.T) {
 		"postgres://db/w?passfile=hunter2&options=-c%20x%3Dhunter2&password=a;b=": "",
 	} {
 		st, err := control.ParseStore(in)
-		if !codes.Has(err, codes.StoreUnsupported) || codes.Of(err).Exit != codes.ExitConfig {
-			t.Errorf("ParseStore(%q) = %v, want STORE_UNSUPPORTED", in, err)
+		if err != nil {
+			t.Errorf("ParseStore(%q): %v", in, err)
 			continue
 		}
 		if st.Kind != control.StorePostgres {
@@ -88,15 +87,12 @@ func TestStoreNeverShowsASecret(t *testing.T) {
 			t.Fatal(jerr)
 		}
 		for _, shown := range []string{
-			err.Error(), st.String(), st.Redacted(), string(text),
+			st.String(), st.Redacted(), string(text),
 			fmt.Sprint(st), fmt.Sprintf("%+v", st), fmt.Sprintf("%#v", st), fmt.Sprintf("%q", st), fmt.Sprintf("%s", &st),
 		} {
 			if strings.Contains(shown, "hunter2") || strings.Contains(shown, "a;b") {
 				t.Errorf("a print of %q shows the secret: %s", in, shown)
 			}
-		}
-		if errors.Unwrap(err) != nil {
-			t.Errorf("the error of %q wraps %v, which may hold the secret", in, errors.Unwrap(err))
 		}
 	}
 }

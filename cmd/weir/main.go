@@ -19,6 +19,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		a.replayCommand(),
 		a.parityCommand(),
 		a.serveCommand(),
+		a.migrateCommand(),
 		a.runsCommand(),
 		a.leaseCommand(),
 		a.outboxCommand(),

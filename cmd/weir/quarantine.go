@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 	"unicode/utf8"
 
-	"github.com/weirstream/weir/control/sqlite"
+	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/internal/atomicfile"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
 )
 
 // leaveQuarantine writes what the run has set aside to the artifacts folder, one canonical document a line.
-func (a *app) leaveQuarantine(ctx context.Context, o runOptions, journal *sqlite.Store) error {
+func (a *app) leaveQuarantine(ctx context.Context, o runOptions, journal control.Journal) error {
 	if o.artifacts == "" {
 		return nil
 	}

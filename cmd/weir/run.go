@@ -14,7 +14,6 @@ import (
 	"github.com/weirstream/weir/actors"
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
-	"github.com/weirstream/weir/control/sqlite"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sinks/emit"
@@ -53,7 +52,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.Int32Var(&o.partitions, "partitions", 1, "with --log: deal the log to this many partitions, as the topic's producer would")
 	f.StringVar(&o.group, "group", "", "consumer group that is told the committed positions, as a courtesy; the journal decides")
 	f.StringVar(&o.runID, "run-id", "", "name of the run in the store (required)")
-	f.StringVar(&o.store, "store", "", "store of the journal: sqlite:PATH (required)")
+	f.StringVar(&o.store, "store", "", "store of the journal: sqlite:PATH, postgres://…, or a reference env:NAME or file:PATH (required)")
 	f.StringVar(&o.artifacts, "artifacts", "", "folder for what the run leaves behind: RUN-ID.quarantine.jsonl, and RUN-ID.emit.json unless --emit names another file")
 	f.Int64Var(&o.onceN, "once-n", 0, "the input ends after this many records over the whole run; everything is released and the run is FINISHED")
 	f.Int64Var(&o.untilN, "until-n", 0, "stop at an open cut after this many records over the whole run, to be resumed later")
@@ -95,7 +94,7 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	if err := o.prepareOutputs(); err != nil {
 		return err
 	}
-	journal, err := openJournal(ctx, o.store)
+	journal, err := openStore(ctx, o.store)
 	if err != nil {
 		return err
 	}
@@ -151,14 +150,6 @@ func fileName(runID string) string {
 	}, strings.TrimLeft(runID, "."))
 }
 
-func openJournal(ctx context.Context, store string) (*sqlite.Store, error) {
-	s, err := control.ParseStore(store)
-	if err != nil {
-		return nil, err
-	}
-	return sqlite.Open(ctx, sqlite.Config{Path: s.Path})
-}
-
 type commitOffsets = func(context.Context, map[int32]record.Position) error
 
 func (a *app) source(o runOptions) (sources.Source, commitOffsets, error) {
@@ -199,7 +190,7 @@ func (a *app) progress(p actors.Progress) {
 }
 
 // finishRun writes what the run leaves behind and says how it ended.
-func (a *app) finishRun(ctx context.Context, o runOptions, plan *flow.Plan, journal *sqlite.Store, result actors.Result, err error) error {
+func (a *app) finishRun(ctx context.Context, o runOptions, plan *flow.Plan, journal control.ControlStore, result actors.Result, err error) error {
 	again := codes.Has(err, codes.RunFinished) && o.emit != "" && missing(o.emit)
 	switch {
 	case err == nil:

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/control/postgres"
+	"github.com/weirstream/weir/control/sqlite"
+)
+
+func (a *app) migrateCommand() *cobra.Command {
+	var store string
+	var print, check bool
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the schema of a store up to date, print it as SQL, or check it",
+		Long: "PostgreSQL: applies the migrations that are missing, in one transaction, as a role that may create schemas and roles. Other commands never change the\n" +
+			"schema. --print writes the SQL for psql instead, --check only says whether the schema fits. A SQLite store migrates itself when it is opened.",
+		Example: "  weir migrate --store env:WEIR_ADMIN\n  weir migrate --print > weir.sql\n  weir migrate --store env:WEIR_STORE --check",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if print {
+				a.printf("%s", postgres.MigrationSQL(0))
+				return nil
+			}
+			if store == "" {
+				return usagef("--store is missing: say which store, such as --store env:WEIR_ADMIN")
+			}
+			return a.migrate(cmd.Context(), store, check)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&store, "store", "", "store: sqlite:PATH, postgres://…, or a reference env:NAME or file:PATH to one")
+	f.BoolVar(&print, "print", false, "print the SQL for PostgreSQL and do nothing")
+	f.BoolVar(&check, "check", false, "say whether the schema fits and do nothing")
+	return cmd
+}
+
+func (a *app) migrate(ctx context.Context, ref string, check bool) error {
+	text, err := dereference(ref)
+	if err != nil {
+		return err
+	}
+	s, err := control.ParseStore(text)
+	if err != nil {
+		return err
+	}
+	var applied []string
+	switch {
+	case s.Kind == control.StoreSQLite:
+		db, err := sqlite.Open(ctx, sqlite.Config{Path: s.Path})
+		if err != nil {
+			return err
+		}
+		if err := db.Close(); err != nil {
+			return err
+		}
+	case check:
+		err = postgres.CheckSchema(ctx, text)
+	default:
+		applied, err = postgres.Migrate(ctx, text)
+	}
+	if err != nil {
+		return err
+	}
+	if a.json {
+		rows := make([]any, len(applied))
+		for i, name := range applied {
+			rows[i] = name
+		}
+		return a.document(map[string]any{"store": s.Redacted(), "applied": rows, "up_to_date": true})
+	}
+	for _, name := range applied {
+		a.printf("applied %s\n", name)
+	}
+	a.printf("%s: the schema is up to date\n", s.Redacted())
+	return nil
+}
