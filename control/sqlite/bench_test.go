@@ -56,7 +56,8 @@ func BenchmarkCommit(b *testing.B) {
 
 // bareTable is the baseline: one table, one statement, the same settings.
 func bareTable(b *testing.B, path string) *sql.Stmt {
-	s := open(b, Config{Path: path, migrations: []migration{{version: 1, name: "bare", sql: "CREATE TABLE bare (data BLOB) STRICT; " + embedded()[0].sql}}})
+	all := append(embedded(), migration{version: len(embedded()) + 1, name: "bare", sql: "CREATE TABLE bare (data BLOB) STRICT"})
+	s := open(b, Config{Path: path, migrations: all})
 	b.Cleanup(func() { _ = s.Close() })
 	st, err := s.writer.PrepareContext(b.Context(), "INSERT INTO bare (data) VALUES (?)")
 	if err != nil {

@@ -128,3 +128,36 @@ func TestFullDiskOfARealFile(t *testing.T) {
 		t.Errorf("epoch %d stands, %d was acknowledged, want 20", got, o.acked)
 	}
 }
+
+// A process is killed before every single step of a batch run, from opening a new file to the release of the lease. What stands is whole, and
+// recovery leads to one published result.
+func TestKillInABatchRun(t *testing.T) {
+	t.Parallel()
+	stride := 2
+	if testing.Short() {
+		stride = 9
+	}
+	kills := 0
+	for step := 1; ; step += stride {
+		path := filepath.Join(t.TempDir(), "weir.db")
+		o := child(t, task{Path: path, Plane: true, KillAtStep: step, KillAfterMicros: -1}, nil)
+		if !o.killed {
+			if len(o.codes) > 0 || o.acked != 1 {
+				t.Fatalf("step %d: the child was not killed and says:\n%s", step, o.text)
+			}
+			break
+		}
+		kills++
+		s := open(t, Config{Path: path})
+		_, err := whole(t.Context(), s)
+		if cerr := s.Close(); err != nil || cerr != nil {
+			t.Errorf("killed before step %d (%s): %v, %v", step, o.step, err, cerr)
+		}
+		if err := recoverRun(t, path); err != nil {
+			t.Errorf("killed before step %d (%s): recovery: %v", step, o.step, err)
+		}
+	}
+	if kills < 5 {
+		t.Errorf("only %d kills", kills)
+	}
+}

@@ -23,6 +23,8 @@ type task struct {
 	Workload controltest.Workload
 	// Until is the last epoch; 0 goes on until something happens.
 	Until uint64
+	// Plane makes it do one batch run, from its admission to its end, instead of epochs.
+	Plane bool
 	// KillAtStep is the step of a write, counted from 1 over the life of the process, before which it kills itself. 0 is none.
 	KillAtStep int
 	// KillAfterMicros kills it so long after its first acknowledged epoch. Negative is never.
@@ -54,8 +56,11 @@ func (t task) run(ctx context.Context) int {
 		}
 		return nil
 	}
-	err := t.commits(ctx, cfg)
-	if err != nil {
+	work := t.commits
+	if t.Plane {
+		work = t.batchRun
+	}
+	if err := work(ctx, cfg); err != nil {
 		name := "NONE"
 		if code := codes.Of(err); code != nil {
 			name = code.Name

@@ -59,6 +59,35 @@ func TestMigratesForward(t *testing.T) {
 	}
 }
 
+// Files of every version that was ever written come to the newest: their tables are made by the migrations of that time.
+func TestMigratesFromEveryVersion(t *testing.T) {
+	t.Parallel()
+	all := embedded()
+	for from := 1; from < len(all); from++ {
+		path := filepath.Join(t.TempDir(), "weir.db")
+		old := fmt.Sprintf("PRAGMA application_id = %d; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_ns INTEGER NOT NULL) STRICT;", applicationID)
+		for _, m := range all[:from] {
+			old += m.sql + fmt.Sprintf(";INSERT INTO schema_version VALUES (%d, '%s', 1);", m.version, m.name)
+		}
+		execFile(t, path, old)
+		filled(t, path, small, 2)
+		if got := stands(t, path, small); got != 2 {
+			t.Errorf("from version %d: epoch %d", from, got)
+		}
+		s := open(t, Config{Path: path})
+		var versions int
+		if err := s.writer.QueryRowContext(t.Context(), "SELECT count(*) FROM schema_version").Scan(&versions); err != nil || versions != len(all) {
+			t.Errorf("from version %d: %d versions, %v", from, versions, err)
+		}
+		if _, created, err := s.Admit(t.Context(), planeRequest); err != nil || !created {
+			t.Errorf("from version %d: admission: %v", from, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A migration that fails leaves the version before it, whole.
 func TestMigrationFailsAsAWhole(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -161,8 +162,8 @@ func TestFilesOfOthersAreNotTouched(t *testing.T) {
 		}, codes.StoreInvalid, "another program"},
 		"newer": {func(path string) {
 			filled(t, path, small, 1)
-			execFile(t, path, "INSERT INTO schema_version VALUES (2, '0002_later', 1)")
-		}, codes.StoreNewer, "has version 2 and this weir knows 1"},
+			execFile(t, path, fmt.Sprintf("INSERT INTO schema_version VALUES (%d, 'later', 1)", len(embedded())+1))
+		}, codes.StoreNewer, fmt.Sprintf("has version %d and this weir knows %d", len(embedded())+1, len(embedded()))},
 		"without a version": {func(path string) {
 			filled(t, path, small, 1)
 			execFile(t, path, "DROP TABLE schema_version")
