@@ -26,10 +26,11 @@ BEGIN
   LOOP
     SELECT * INTO l FROM weir.leases WHERE name = p_name;
     IF NOT FOUND THEN
-      -- A lock on a row that is not there would lock nothing: the unique index decides who of several creates it.
+      -- A lock on a row that is not there would lock nothing: the unique indexes decide who of several creates it. Without a target, since a
+      -- race may be met in either of the two.
       INSERT INTO weir.leases (name, owner, fence_token, until, acquired)
         VALUES (p_name, p_owner, 1, clock_timestamp() + p_ttl, clock_timestamp())
-        ON CONFLICT (name) DO NOTHING RETURNING fence_token, until INTO token, lease_until;
+        ON CONFLICT DO NOTHING RETURNING fence_token, until INTO token, lease_until;
       IF FOUND THEN RETURN; END IF;
     ELSIF l.until > clock_timestamp() AND l.owner <> p_owner THEN
       PERFORM weir.refuse_lease('WR002', p_name);
