@@ -48,6 +48,11 @@ func (h *hold) run(ctx context.Context) {
 	every := max(l.TTL/3, time.Millisecond)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
+	// Whatever a call to the store waits for, the work ends at the deadline.
+	deadline := time.AfterFunc(time.Until(l.Deadline), func() {
+		h.cancel(codes.New(codes.StaleFence, "%w: it was not renewed before its deadline", errLost))
+	})
+	defer deadline.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -61,6 +66,7 @@ func (h *hold) run(ctx context.Context) {
 			h.mu.Lock()
 			h.lease = l
 			h.mu.Unlock()
+			deadline.Reset(time.Until(l.Deadline))
 			timer.Reset(every)
 		case ctx.Err() != nil:
 			return
