@@ -66,16 +66,25 @@ func (a *app) demo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !a.json {
+		d.compared(report)
+	}
+	within, cancel := context.WithTimeout(ctx, demoTimeout)
+	defer cancel()
+	path, err := d.batchPath(within)
+	if err != nil {
+		return err
+	}
 	if a.json {
 		doc := report.Document(true)
-		doc["worker_kills"] = d.kills
+		doc["worker_kills"], doc["batch_run"] = d.kills, path.document()
 		if err := a.document(doc); err != nil {
 			return err
 		}
 	} else {
-		d.conclude(report, time.Since(started))
+		d.conclude(time.Since(started))
 	}
-	if report.Verdict == parity.Different || report.Stream.ValuesHash != fixture.ValuesHash {
+	if report.Verdict == parity.Different || report.Stream.ValuesHash != fixture.ValuesHash || path.publications != 1 {
 		return outcome(codes.ExitDifference)
 	}
 	return nil
@@ -270,7 +279,9 @@ func (w *worker) kill() {
 }
 
 func (w *worker) wait() error {
-	if err := <-w.done; err != nil {
+	err := <-w.done
+	w.done <- err // kill may still be called
+	if err != nil {
 		return codes.New(codes.Internal, "the worker process failed (%w): %s", err, bytes.TrimSpace(w.output.Bytes()))
 	}
 	return nil
@@ -317,16 +328,20 @@ func (d *demo) committed(ctx context.Context) (int64, error) {
 	return runs[0].Counts.Records, nil
 }
 
-func (d *demo) conclude(r parity.Report, took time.Duration) {
+func (d *demo) compared(r parity.Report) {
 	d.next("The three modes:\n")
 	d.printf("%s\n", reportTable(r))
-	d.printf("%s\n\n", verdictText(r))
+	d.printf("%s\n", verdictText(r))
 	if r.Stream.ValuesHash == fixture.ValuesHash {
-		d.printf("The hash is the one this fixture must always give. ")
+		d.printf("The hash is the one this fixture must always give.\n")
 	}
-	d.printf("It took %.1f s; nothing is left behind.\n\n", took.Seconds())
+	d.printf("\n")
+}
+
+func (d *demo) conclude(took time.Duration) {
+	d.printf("\nIt took %.1f s; nothing is left behind.\n\n", took.Seconds())
 	d.printf("What next:\n")
 	d.printf("  weir parity --seeds 50          fifty random fault schedules, crashes included\n")
 	d.printf("  weir parity --crash-every 3     crash the stream after every third record\n")
-	d.printf("  README.md                       your own flow, your own data, a live topic\n")
+	d.printf("  README.md                       your own flow, your own data, a live topic, the HTTP API\n")
 }
