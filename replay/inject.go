@@ -36,7 +36,6 @@ type injector struct {
 	events  int64
 	delayed deliveries
 	arrival logfile.Arrival
-	audit   []logfile.Fault
 }
 
 func newInjector(s *Schedule, revision string, emit func(*logfile.Arrival, []logfile.Fault) error) *injector {
@@ -258,7 +257,6 @@ func ceilMillis(t record.EventTime) (up record.EventTime, ok bool) {
 // delivery is an arrival that comes some times, back to back.
 type delivery struct {
 	arrival logfile.Arrival
-	audit   []logfile.Fault
 	times   int64
 	event   int64 // number of the event in the snapshot
 	number  int   // of the delivery among those of its event
