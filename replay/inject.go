@@ -257,6 +257,7 @@ func ceilMillis(t record.EventTime) (up record.EventTime, ok bool) {
 // delivery is an arrival that comes some times, back to back.
 type delivery struct {
 	arrival logfile.Arrival
+	audit   []logfile.Fault
 	times   int64
 	event   int64 // number of the event in the snapshot
 	number  int   // of the delivery among those of its event
