@@ -100,12 +100,3 @@ func TestArrival(t *testing.T) {
 		t.Errorf("got %v for a format without timestamps", got)
 	}
 }
-
-func TestBackoffIsCapped(t *testing.T) {
-	t.Parallel()
-	for failures, want := range map[int]time.Duration{1: 50 * time.Millisecond, 2: 100 * time.Millisecond, 5: 800 * time.Millisecond, 6: time.Second, 1000: time.Second} {
-		if got := backoff(failures); got != want {
-			t.Errorf("after %d failures: %v, want %v", failures, got, want)
-		}
-	}
-}

@@ -70,7 +70,7 @@ func TestAMissingTopic(t *testing.T) {
 	})
 	s := newSource(t, b.config("tipo"))
 	_, err := s.Info(t.Context())
-	wantCode(t, err, codes.TopicMissing, "tipo", b.addr, "does not create")
+	wantCode(t, err, codes.TopicMissing, "tipo", b.addr, "create it")
 	_, err = s.Open(t.Context(), at(0))
 	wantCode(t, err, codes.TopicMissing, "tipo")
 	_, err = s.HighWaters(t.Context())
