@@ -54,6 +54,14 @@ func hashID(id []byte) idHash {
 	return idHash{segment: uint8(h.Hi >> 56), high: h.Hi<<8 | h.Lo>>56, low: h.Lo << 8 &^ tagMask}
 }
 
+// touch looks at the place where an id would stand, so that it is near when the id comes to be tried.
+func (d *dedupe) touch(h idHash) uint64 {
+	if g := &d.segments[h.segment]; g.homes > 0 {
+		return g.slots[g.home(h.high)].low
+	}
+	return 0
+}
+
 // has says whether the id lives in the set.
 func (d *dedupe) has(h idHash) bool {
 	g := &d.segments[h.segment]

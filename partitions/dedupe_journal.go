@@ -28,8 +28,9 @@ type idJournal struct {
 	buckets []idBucket
 	// last is the place of the bucket used last, or -1.
 	last int
-	// kept is the number of ids in the tails.
-	kept int
+	// kept is the number of ids in the tails, spare the memory of a tail for the next bucket.
+	kept  int
+	spare []slot
 	// w is the watermark at the last cut.
 	w record.EventTime
 }
@@ -103,7 +104,7 @@ func (j *idJournal) added(h idHash, generation int64, living int) {
 func (j *idJournal) letGo() {
 	for i := range j.buckets {
 		if b := &j.buckets[i]; len(b.tail) > 0 || i == j.last {
-			b.tail, b.over = nil, true
+			j.spare, b.tail, b.over = b.tail[:0], nil, true
 		}
 	}
 	j.kept = 0
@@ -130,7 +131,8 @@ func (j *idJournal) find(generation int64) {
 	}
 	i, found := slices.BinarySearchFunc(j.buckets, number, func(b idBucket, n int64) int { return cmp.Compare(b.number, n) })
 	if !found {
-		j.buckets = slices.Insert(j.buckets, i, idBucket{number: number})
+		j.buckets = slices.Insert(j.buckets, i, idBucket{number: number, tail: j.spare})
+		j.spare = nil
 	}
 	j.last = i
 }
@@ -139,9 +141,9 @@ func (j *idJournal) find(generation int64) {
 func (j *idJournal) bytes() int {
 	n := 0
 	for i := range j.buckets {
-		n += cap(j.buckets[i].tail) * slotBytes
+		n += cap(j.buckets[i].tail)
 	}
-	return n
+	return (n + cap(j.spare)) * slotBytes
 }
 
 // cut writes what is new since the last cut.
@@ -152,6 +154,9 @@ func (d *dedupe) cut(w record.EventTime, l *ledger) {
 		if dead {
 			b.dropLoose(l)
 			b.dropBase(l)
+			if cap(b.tail) > 0 {
+				j.spare = b.tail
+			}
 		}
 		return dead
 	})

@@ -15,7 +15,7 @@ import (
 
 func (r *reorder) bytes() int {
 	n := cap(r.slots)*int(unsafe.Sizeof(waiting{})) + cap(r.inputs)*8 + cap(r.free)*4 + cap(r.journal.fresh)*4
-	n += (cap(r.run) + cap(r.heap)) * int(unsafe.Sizeof(waitingRef{}))
+	n += (cap(r.run) + cap(r.heap) + cap(r.arrived)) * int(unsafe.Sizeof(waitingRef{}))
 	n += r.ids.held + len(r.ids.spare)*chunkBytes + cap(r.ids.chunks)*int(unsafe.Sizeof(chunk{})) + cap(r.ids.free)*4
 	return n
 }
