@@ -18,7 +18,7 @@ import (
 // Defaults of a Config.
 const (
 	DefaultEpochEvery  = time.Second
-	DefaultEpochBytes  = 4 << 20
+	DefaultEpochBytes  = flow.EpochBytes
 	DefaultFetchSize   = 1024
 	DefaultMaxFailures = 10
 )
@@ -37,7 +37,7 @@ type Config struct {
 	// EpochRecords asks for a cut after that many records already. Defaults to 0: by time only.
 	EpochRecords int64
 	// EpochBytes asks for a cut when the uncommitted results of one partition take that many bytes, and holds the partition until it
-	// is made, so that results waiting for the journal take at most about twice that per partition. Defaults to 4 MiB.
+	// is made, so that results waiting for the journal take at most about twice that per partition. Defaults to flow.EpochBytes.
 	EpochBytes int64
 
 	// MaxRecords makes the source bounded (--once-n): after that many records over the whole life of the run, those that the journal

@@ -162,7 +162,7 @@ func (r *readerActor) next() {
 		n = min(n, r.limit-r.taken)
 	}
 	r.polling = true
-	r.ask <- int(max(n, 1))
+	r.ask <- int(max(n, 1)) // never blocks: there is room for one, and one Poll is under way at a time
 }
 
 func (r *readerActor) polled(m polled) error {
