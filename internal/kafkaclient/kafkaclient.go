@@ -119,6 +119,8 @@ type Topic struct {
 	ID TopicID
 	// Partitions in ascending order.
 	Partitions []int32
+	// Brokers is how many brokers the cluster has.
+	Brokers int
 }
 
 // Find asks for the topic until the brokers know it, within the start timeout. Errors: BROKER_UNREACHABLE, TOPIC_MISSING, ACCESS_DENIED,
@@ -143,6 +145,9 @@ func (s *Session) Find(ctx context.Context) (Topic, error) {
 		}
 		select {
 		case <-within.Done():
+			if errors.Is(err, kerr.UnknownTopicOrPartition) && ctx.Err() == nil {
+				return Topic{}, s.Missing()
+			}
 			return Topic{}, s.Unreachable(ctx, err)
 		case <-time.After(askAgainAfter):
 		}
@@ -169,7 +174,7 @@ func (s *Session) Describe(ctx context.Context) (Topic, error) {
 	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
 		return Topic{}, err
 	}
-	t := Topic{ID: resp.Topics[0].TopicID}
+	t := Topic{ID: resp.Topics[0].TopicID, Brokers: len(resp.Brokers)}
 	for _, p := range resp.Topics[0].Partitions {
 		t.Partitions = append(t.Partitions, p.Partition)
 	}

@@ -14,7 +14,6 @@ const (
 	defaultPartitionBytes = 1 << 20
 	defaultBatchBytes     = 64 << 20
 	defaultInflateBytes   = 16 << 20
-	defaultFetches        = 2
 
 	// typicalRecord is the size of a record, in bytes, that MemoryBound reckons with.
 	typicalRecord = 100
@@ -45,7 +44,8 @@ type Config struct {
 	FetchBytes int32
 	// PartitionBytes bounds the share of one partition in it. Defaults to 1 MiB.
 	PartitionBytes int32
-	// Fetches bounds the fetches in flight or buffered, whatever the number of brokers. Defaults to 2.
+	// Fetches bounds the fetches in flight or buffered. Fewer than there are brokers save memory and cost latency: a broker that
+	// has nothing holds its fetch for MaxWait. Defaults to one for each broker.
 	Fetches int
 	// BatchBytes bounds what one batch decompresses to; a larger one is POISON_BATCH. Defaults to 64 MiB.
 	BatchBytes int
@@ -58,19 +58,19 @@ func (c Config) withDefaults() Config {
 	c.MaxWait = cmp.Or(c.MaxWait, defaultMaxWait)
 	c.FetchBytes = cmp.Or(c.FetchBytes, defaultFetchBytes)
 	c.PartitionBytes = cmp.Or(c.PartitionBytes, defaultPartitionBytes)
-	c.Fetches = cmp.Or(c.Fetches, defaultFetches)
 	c.BatchBytes = cmp.Or(c.BatchBytes, defaultBatchBytes)
 	c.InflateBytes = cmp.Or(c.InflateBytes, defaultInflateBytes)
 	return c
 }
 
-// MemoryBound is what one reader holds at most, in bytes, beside the batches that its caller holds: twice (what the client has
-// fetched ahead, and what the reader has taken from it and not delivered) the answers of Fetches fetches as they came, what they
-// decompress to (twice InflateBytes, and the batch that crosses it), and the records decoded from both, reckoned at 100 bytes each. A broker that sends single batches larger than
+// MemoryBound is what one reader of a cluster of so many brokers holds at most, in bytes, beside the batches that its caller holds:
+// twice (what the client has fetched ahead, and what the reader has taken from it and not delivered) the answers of Fetches fetches as
+// they came, what they decompress to (twice InflateBytes, and the batch that crosses it), and the records decoded from both, reckoned
+// at 100 bytes each. It is the worst case, of batches that decompress to BatchBytes. A broker that sends single batches larger than
 // FetchBytes exceeds it by them.
-func (c Config) MemoryBound() int64 {
+func (c Config) MemoryBound(brokers int) int64 {
 	c = c.withDefaults()
-	raw := int64(c.Fetches) * int64(c.FetchBytes)
+	raw := int64(cmp.Or(c.Fetches, brokers)) * int64(c.FetchBytes)
 	inflated := 2*int64(c.InflateBytes) + int64(c.BatchBytes)
 	decoded := (raw + inflated) / typicalRecord * decodedRecordBytes
 	return 2 * (raw + inflated + decoded)

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -66,7 +67,8 @@ func (s *Source) Open(ctx context.Context, from map[int32]record.Position) (sour
 	slices.SortFunc(r.cursors, func(a, b *cursor) int { return int(a.partition) - int(b.partition) })
 
 	memory := newFetchMemory()
-	if err := r.find(ctx, s, memory); err != nil {
+	topic, err := r.find(ctx, s, memory)
+	if err != nil {
 		return nil, err
 	}
 	session, err := s.session(
@@ -77,7 +79,7 @@ func (s *Source) Open(ctx context.Context, from map[int32]record.Position) (sour
 		kgo.FetchMaxWait(s.cfg.MaxWait),
 		kgo.FetchMaxBytes(s.cfg.FetchBytes),
 		kgo.FetchMaxPartitionBytes(s.cfg.PartitionBytes),
-		kgo.MaxConcurrentFetches(s.cfg.Fetches),
+		kgo.MaxConcurrentFetches(max(1, cmp.Or(s.cfg.Fetches, topic.Brokers))),
 		kgo.WithPools(memory),
 		kgo.WithDecompressor(r.inflate),
 	)
@@ -90,28 +92,28 @@ func (s *Source) Open(ctx context.Context, from map[int32]record.Position) (sour
 
 // find checks that the topic and its partitions are there, and takes the id and the decompressor of the client that asked: a client's
 // own decompressor is bounded by MaxDecompressBatchBytes, which no exported constructor gives.
-func (r *reader) find(ctx context.Context, s *Source, memory *fetchMemory) error {
+func (r *reader) find(ctx context.Context, s *Source, memory *fetchMemory) (kafkaclient.Topic, error) {
 	q, err := s.session(kgo.WithPools(memory))
 	if err != nil {
-		return err
+		return kafkaclient.Topic{}, err
 	}
 	defer q.Close()
 	t, err := q.Find(ctx)
 	if err != nil {
-		return err
+		return kafkaclient.Topic{}, err
 	}
 	for _, c := range r.cursors {
 		if !slices.Contains(t.Partitions, c.partition) {
-			return codes.New(codes.TopicMissing, "topic %q has no partition %d; it has %d", q.Topic, c.partition, len(t.Partitions))
+			return kafkaclient.Topic{}, codes.New(codes.TopicMissing, "topic %q has no partition %d; it has %d", q.Topic, c.partition, len(t.Partitions))
 		}
 	}
 	within, ok := q.Client.OptValue(kgo.WithDecompressor).(kgo.Decompressor)
 	if !ok {
-		return codes.New(codes.Internal, "the Kafka client has no decompressor")
+		return kafkaclient.Topic{}, codes.New(codes.Internal, "the Kafka client has no decompressor")
 	}
 	r.id = t.ID
 	r.inflate = &inflater{within: within, memory: memory, limit: int64(s.cfg.InflateBytes)}
-	return nil
+	return t, nil
 }
 
 // Poll implements sources.Reader.

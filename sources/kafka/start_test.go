@@ -172,14 +172,14 @@ func TestUnreachableBrokers(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSource(t, kafka.Config{Brokers: []string{c.addr}, Topic: "ticks", StartTimeout: 2 * time.Second})
+			s := newSource(t, kafka.Config{Brokers: []string{c.addr}, Topic: "ticks", StartTimeout: time.Second})
 			began := time.Now()
 			_, err := s.Info(t.Context())
 			wantCode(t, err, codes.BrokerUnreachable, c.addr, c.says)
 			_, err = s.Open(t.Context(), at(0))
 			wantCode(t, err, codes.BrokerUnreachable, c.addr, c.says)
-			if took := time.Since(began); took > 2*4*time.Second {
-				t.Errorf("took %v for two questions of 2 s", took)
+			if took := time.Since(began); took > 2*3*time.Second {
+				t.Errorf("took %v for two questions of 1 s", took)
 			}
 		})
 	}
