@@ -31,7 +31,7 @@ type dedupe struct {
 }
 
 // Places swept for each new id while there are dead entries. Segments that fill up are cleaned anyway; the pace is for those that don't.
-const sweepPace = 4
+const sweepPace = 2
 
 const slotBytes = 16
 
@@ -175,6 +175,7 @@ func (d *dedupe) advance(w record.EventTime) {
 	n := d.gens.kill(w)
 	d.living -= n
 	d.dead += n
+	d.prune(w)
 }
 
 // minus is a - b for b >= 0, at least record.NoTime.

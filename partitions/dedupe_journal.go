@@ -28,9 +28,9 @@ type idJournal struct {
 	buckets []idBucket
 	// last is the place of the bucket used last, or -1.
 	last int
-	// kept is the number of ids in the tails, spare the memory of a tail for the next bucket.
-	kept  int
-	spare []slot
+	// kept is the number of ids in the tails, spares the memory of tails for the next buckets.
+	kept   int
+	spares [][]slot
 	// w is the watermark at the last cut.
 	w record.EventTime
 }
@@ -97,6 +97,9 @@ func (j *idJournal) added(h idHash, generation int64, living int) {
 		return
 	}
 	j.kept++
+	if b.tail == nil {
+		b.tail = j.spareTail()
+	}
 	b.tail = append(b.tail, packID(h, generation-b.number*j.perBucket))
 }
 
@@ -104,7 +107,8 @@ func (j *idJournal) added(h idHash, generation int64, living int) {
 func (j *idJournal) letGo() {
 	for i := range j.buckets {
 		if b := &j.buckets[i]; len(b.tail) > 0 || i == j.last {
-			j.spare, b.tail, b.over = b.tail[:0], nil, true
+			j.spare(b.tail)
+			b.tail, b.over = nil, true
 		}
 	}
 	j.kept = 0
@@ -131,8 +135,7 @@ func (j *idJournal) find(generation int64) {
 	}
 	i, found := slices.BinarySearchFunc(j.buckets, number, func(b idBucket, n int64) int { return cmp.Compare(b.number, n) })
 	if !found {
-		j.buckets = slices.Insert(j.buckets, i, idBucket{number: number, tail: j.spare})
-		j.spare = nil
+		j.buckets = slices.Insert(j.buckets, i, idBucket{number: number})
 	}
 	j.last = i
 }
@@ -143,24 +146,22 @@ func (j *idJournal) bytes() int {
 	for i := range j.buckets {
 		n += cap(j.buckets[i].tail)
 	}
-	return (n + cap(j.spare)) * slotBytes
+	for _, tail := range j.spares {
+		n += cap(tail)
+	}
+	return n * slotBytes
 }
 
 // cut writes what is new since the last cut.
 func (d *dedupe) cut(w record.EventTime, l *ledger) {
 	j := &d.journal
-	j.buckets = slices.DeleteFunc(j.buckets, func(b idBucket) bool {
-		dead := plus(d.bucketEnd(&b), d.gens.horizon) <= w
-		if dead {
-			b.dropLoose(l)
+	for i := range j.buckets {
+		if b := &j.buckets[i]; d.isOver(b, w) {
+			j.dropLoose(b, l)
 			b.dropBase(l)
-			if cap(b.tail) > 0 {
-				j.spare = b.tail
-			}
 		}
-		return dead
-	})
-	j.last = -1
+	}
+	d.prune(w)
 	for i := range j.buckets {
 		b := &j.buckets[i]
 		end := d.bucketEnd(b)
@@ -170,7 +171,7 @@ func (d *dedupe) cut(w record.EventTime, l *ledger) {
 			d.rebase(b, l)
 		case len(b.tail) == b.written:
 		case len(b.small)+1 >= maxSmall || len(b.tail) >= mergeIDs:
-			b.merge(l)
+			j.mergeTail(b, l)
 		default:
 			b.small = append(b.small, b.write(l, smallIDs, b.tail[b.written:]))
 			b.written = len(b.tail)
@@ -178,6 +179,46 @@ func (d *dedupe) cut(w record.EventTime, l *ledger) {
 	}
 	j.w = w
 	j.count()
+}
+
+// prune forgets the dead buckets of which no blob stands. Without any cut that is all of them.
+func (d *dedupe) prune(w record.EventTime) {
+	j := &d.journal
+	j.buckets = slices.DeleteFunc(j.buckets, func(b idBucket) bool {
+		over := d.isOver(&b, w) && len(b.small)+len(b.medium)+len(b.base) == 0
+		if over {
+			j.kept -= len(b.tail)
+			j.spare(b.tail)
+		}
+		return over
+	})
+	j.last = -1
+}
+
+// isOver says that a whole bucket is dead.
+func (d *dedupe) isOver(b *idBucket, w record.EventTime) bool {
+	return plus(d.bucketEnd(b), d.gens.horizon) <= w
+}
+
+// spare keeps the memory of a tail for another bucket.
+func (j *idJournal) spare(tail []slot) {
+	held := cap(tail)
+	for _, s := range j.spares {
+		held += cap(s)
+	}
+	if cap(tail) > 0 && held <= keepIDs {
+		j.spares = append(j.spares, tail[:0])
+	}
+}
+
+func (j *idJournal) spareTail() []slot {
+	last := len(j.spares) - 1
+	if last < 0 {
+		return nil
+	}
+	tail := j.spares[last]
+	j.spares = j.spares[:last]
+	return tail
 }
 
 // count takes stock of the tails.
@@ -215,27 +256,25 @@ func (b *idBucket) write(l *ledger, kind idBlobKind, ids []slot) idBlob {
 	return idBlob{blobRef: l.write(name, body), seq: l.seq, ids: len(ids)}
 }
 
-// merge puts the ids of the small blobs and the new ones into one medium blob.
-func (b *idBucket) merge(l *ledger) {
+// mergeTail puts the ids of the small blobs and the new ones into one medium blob.
+func (j *idJournal) mergeTail(b *idBucket, l *ledger) {
 	blob := b.write(l, mediumIDs, b.tail)
-	b.forgetTail(l)
+	j.forgetTail(b, l)
 	b.medium = append(b.medium, blob)
 }
 
 // forgetTail drops the small blobs; their ids stand elsewhere now.
-func (b *idBucket) forgetTail(l *ledger) {
+func (j *idJournal) forgetTail(b *idBucket, l *ledger) {
 	for _, s := range b.small {
 		l.drop(s.blobRef)
 	}
 	b.small, b.written, b.over = b.small[:0], 0, false
-	if cap(b.tail) > 2*keepIDs {
-		b.tail = nil
-	}
-	b.tail = b.tail[:0]
+	j.spare(b.tail)
+	b.tail = nil
 }
 
-func (b *idBucket) dropLoose(l *ledger) {
-	b.forgetTail(l)
+func (j *idJournal) dropLoose(b *idBucket, l *ledger) {
+	j.forgetTail(b, l)
 	for _, m := range b.medium {
 		l.drop(m.blobRef)
 	}
@@ -251,7 +290,7 @@ func (b *idBucket) dropBase(l *ledger) {
 
 // rebase writes a bucket whole out of the table.
 func (d *dedupe) rebase(b *idBucket, l *ledger) {
-	b.dropLoose(l)
+	d.journal.dropLoose(b, l)
 	b.dropBase(l)
 	within := d.generationsOf(b)
 	ids := make([]slot, 0, baseBlobIDs)

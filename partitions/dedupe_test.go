@@ -373,8 +373,8 @@ func TestDedupeManyGenerations(t *testing.T) {
 		}
 		d.advance(at)
 	}
-	if d.living > 3 || len(d.gens.tags) == maxTags {
-		t.Errorf("%d living, %d tags", d.living, len(d.gens.tags))
+	if d.living > 3 || len(d.gens.tags) == maxTags || len(d.journal.buckets) > 2*liveBuckets {
+		t.Errorf("%d living, %d tags, %d buckets", d.living, len(d.gens.tags), len(d.journal.buckets))
 	}
 }
 
