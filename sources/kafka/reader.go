@@ -195,6 +195,12 @@ func (r *reader) takeAll(ctx context.Context, fetches kgo.Fetches) (found bool) 
 	for i := range fetches {
 		for j := range fetches[i].Topics {
 			t := &fetches[i].Topics[j]
+			// The client takes the id from its first metadata, which may be that of a topic recreated since the reader was opened.
+			if is := kafkaclient.TopicID(t.TopicID); is != r.id && is != (kafkaclient.TopicID{}) {
+				found = true
+				r.fail(r.cfg.recreated(r.id, is))
+				continue
+			}
 			for k := range t.Partitions {
 				p := &t.Partitions[k]
 				if t.Topic == "" && (errors.Is(p.Err, context.DeadlineExceeded) || errors.Is(p.Err, context.Canceled)) {
