@@ -66,7 +66,7 @@ func (r *readerActor) Receive(_ *shell.Context, m toReader) error {
 		r.cut(m)
 	case gather:
 		for _, l := range r.lanes {
-			shell.Send(l.to, toPartition(askMaxTime{m.stamp}))
+			shell.Send(l.to, toPartition(askMaxTime(m)))
 		}
 	case finish:
 		for _, l := range r.lanes {

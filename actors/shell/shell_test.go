@@ -376,7 +376,12 @@ func TestWatchingAnEndedActorTellsAtOnce(t *testing.T) {
 		r.Stop()
 		<-r.Done()
 		w := &parent{tracer{name: "w", trace: &l}}
-		w.start = func(c *shell.Context) error { c.Watch(r.Address); c.Watch(shell.Address{}); return nil }
+		w.start = func(c *shell.Context) error {
+			c.Watch(r.Address)
+			c.Watch(r.Address)
+			c.Watch(shell.Address{})
+			return nil
+		}
 		spawn(t, s, "w", w)
 		synctest.Wait()
 		l.expect(t, "a started", "a stopping", "a stopped", "w started", "w told: a@7 ended")
