@@ -38,10 +38,12 @@ func (a *ahead) read(records []record.Record) {
 	for i := range records {
 		x := &a.records[i]
 		a.extract.read(records[i].Value, x)
-		x.id, x.key = a.keep(x.id), a.keep(x.key)
 		if x.selected {
 			x.hash = hashID(x.id)
+		} else if x.reason == "" {
+			continue // filtered: nobody asks
 		}
+		x.id, x.key = a.keep(x.id), a.keep(x.key)
 	}
 	for i := range records {
 		if x := &a.records[i]; x.selected {

@@ -162,13 +162,14 @@ func (d *dedupe) cut(w record.EventTime, l *ledger) {
 		}
 	}
 	d.prune(w)
+	var whole []*idBucket
 	for i := range j.buckets {
 		b := &j.buckets[i]
 		end := d.bucketEnd(b)
 		closes := j.w < end && end <= w && len(b.small)+len(b.medium) >= closeLoose
 		switch {
 		case b.over, closes, len(b.medium) >= maxMedium && 4*(idsOf(b.medium)+len(b.tail)) >= idsOf(b.base):
-			d.rebase(b, l)
+			whole = append(whole, b)
 		case len(b.tail) == b.written:
 		case len(b.small)+1 >= maxSmall || len(b.tail) >= mergeIDs:
 			j.mergeTail(b, l)
@@ -177,6 +178,7 @@ func (d *dedupe) cut(w record.EventTime, l *ledger) {
 			b.written = len(b.tail)
 		}
 	}
+	d.rebase(whole, l)
 	j.w = w
 	j.count()
 }
@@ -242,18 +244,28 @@ func idsOf(blobs []idBlob) int {
 	return n
 }
 
-// write puts a blob of ids.
-func (b *idBucket) write(l *ledger, kind idBlobKind, ids []slot) idBlob {
+// begin starts the body of a blob that has room for some ids.
+func (b *idBucket) begin(l *ledger, kind idBlobKind, ids int) (body []byte, seq uint64) {
 	l.seq++
-	body := make([]byte, 0, idsHeader+len(ids)*slotBytes+checksumBytes)
+	body = make([]byte, 0, idsHeader+ids*slotBytes+checksumBytes)
 	body = append(body, idsVersion, byte(kind))
 	body = binary.BigEndian.AppendUint64(body, uint64(b.number))
-	body = binary.BigEndian.AppendUint64(body, l.seq)
+	return binary.BigEndian.AppendUint64(body, l.seq), l.seq
+}
+
+// put puts a blob.
+func (b *idBucket) put(l *ledger, body []byte, seq uint64) idBlob {
+	name := fmt.Sprintf("%s%d-%d", idsPrefix, b.number, seq)
+	return idBlob{blobRef: l.write(name, body), seq: seq, ids: (len(body) - idsHeader) / slotBytes}
+}
+
+// write puts a blob of ids.
+func (b *idBucket) write(l *ledger, kind idBlobKind, ids []slot) idBlob {
+	body, seq := b.begin(l, kind, len(ids))
 	for _, id := range ids {
 		body = appendWords(body, id)
 	}
-	name := fmt.Sprintf("%s%d-%d", idsPrefix, b.number, l.seq)
-	return idBlob{blobRef: l.write(name, body), seq: l.seq, ids: len(ids)}
+	return b.put(l, body, seq)
 }
 
 // mergeTail puts the ids of the small blobs and the new ones into one medium blob.
@@ -286,41 +298,4 @@ func (b *idBucket) dropBase(l *ledger) {
 		l.drop(x.blobRef)
 	}
 	b.base = nil
-}
-
-// rebase writes a bucket whole out of the table.
-func (d *dedupe) rebase(b *idBucket, l *ledger) {
-	d.journal.dropLoose(b, l)
-	b.dropBase(l)
-	within := d.generationsOf(b)
-	ids := make([]slot, 0, baseBlobIDs)
-	for i := range d.segments {
-		for _, s := range d.segments[i].slots {
-			if s.tag() == 0 || within[s.tag()] < 0 {
-				continue
-			}
-			h := idHash{segment: uint8(i), high: s.high, low: s.low &^ tagMask}
-			if ids = append(ids, packID(h, within[s.tag()])); len(ids) == baseBlobIDs {
-				b.base = append(b.base, b.write(l, baseIDs, ids))
-				ids = ids[:0]
-			}
-		}
-	}
-	if len(ids) > 0 {
-		b.base = append(b.base, b.write(l, baseIDs, ids))
-	}
-}
-
-// generationsOf gives for each tag the generation within the bucket, or -1 for a tag that is dead or of another bucket.
-func (d *dedupe) generationsOf(b *idBucket) []int64 {
-	within := make([]int64, len(d.gens.tags))
-	for tag := range within {
-		within[tag] = -1
-	}
-	for _, g := range d.gens.living {
-		if n := g.number - b.number*d.journal.perBucket; n >= 0 && n < d.journal.perBucket {
-			within[g.tag] = n
-		}
-	}
-	return within
 }
