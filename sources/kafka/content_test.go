@@ -69,6 +69,7 @@ func TestAnOpenTransactionIsNotDelivered(t *testing.T) {
 	}
 	produce(t, cl, topic, 0, values(2)...)
 	produce(t, b.write, topic, 0, values(4)[2:]...)
+	waitForPartition(t, cl, topic, 0)
 	r := open(t, newSource(t, b.config(topic)), at(0))
 	g := newRead(t)
 	if n, err := g.poll(r, 0); n != 0 || err != nil {

@@ -87,7 +87,7 @@ func (r *reader) noTopic(ctx context.Context, t kafkaclient.Topic, err error) er
 // if it holds one, the client is about to deliver it.
 func (r *reader) probe(ctx context.Context, c *cursor) error {
 	leader, _, err := r.Client.PartitionLeader(r.cfg.Topic, c.partition)
-	if err != nil {
+	if err != nil || leader < 0 { // below 0: not known yet
 		return err
 	}
 	req := kmsg.NewPtrFetchRequest()
