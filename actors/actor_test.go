@@ -146,15 +146,16 @@ func TestReaderSplitsAndSharesTheRelease(t *testing.T) {
 	actortest.Run(t, func(k *actortest.Kit) {
 		b := newBench(k, 1, func(c *Config) { c.FetchSize = 1000; c.CreditRecords = 7 })
 		b.log.Append(0, plain(20)...)
+		greedy, polls := b.in.source, 0
+		b.in.source = &scripted{poll: func(ctx context.Context, _ int) ([]record.Batch, error) {
+			if polls++; polls == 1 {
+				return greedy.Poll(ctx, 20) // more than it was asked for
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
 		r := b.spawnReader()
-		m := polled{stamp: now(b)}
-		batches, err := b.in.source.Poll(context.Background(), 20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.batches = batches
 		shell.Send(r, toReader(begin{now(b)}))
-		shell.Send(r, toReader(m))
 		var sizes []int
 		var parts []deliver
 		for range 3 {

@@ -18,7 +18,7 @@ import (
 // Defaults of a Config.
 const (
 	DefaultEpochEvery  = time.Second
-	DefaultEpochBytes  = 4 << 20
+	DefaultEpochBytes  = flow.EpochBytes
 	DefaultFetchSize   = 1024
 	DefaultMaxFailures = 10
 )
@@ -37,7 +37,7 @@ type Config struct {
 	// EpochRecords asks for a cut after that many records already. Defaults to 0: by time only.
 	EpochRecords int64
 	// EpochBytes asks for a cut when the uncommitted results of one partition take that many bytes, and holds the partition until it
-	// is made, so that results waiting for the journal take at most about twice that per partition. Defaults to 4 MiB.
+	// is made, so that results waiting for the journal take at most about twice that per partition. Defaults to flow.EpochBytes.
 	EpochBytes int64
 
 	// MaxRecords makes the source bounded (--once-n): after that many records over the whole life of the run, those that the journal
@@ -55,8 +55,8 @@ type Config struct {
 
 	// Backoff is the pause between incarnations.
 	Backoff Backoff
-	// MaxFailures ends the run when one cause (the same code or text in the same actor) has come that often without a committed
-	// epoch in between. Defaults to 10, with the default back-off about 21 s of trying.
+	// MaxFailures ends the run when one cause (the same code, or a panic, or an error without a code, in the same actor) has come that
+	// often without a committed epoch in between. Defaults to 10, with the default back-off about 21 s of trying.
 	MaxFailures int
 
 	// Kill ends Run at once, without a last cut: the second Ctrl-C. Defaults to never. Cancelling the context of Run instead is the

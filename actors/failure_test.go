@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,6 +210,52 @@ func TestLostAnswersAndFailedCommits(t *testing.T) {
 	}
 }
 
+// An actor fails while a commit is under way: nothing is read back before its answer is there, or a commit that comes through late would
+// look like that of another process.
+func TestCommitUnderWayIsAwaited(t *testing.T) {
+	t.Parallel()
+	plan := parse(t, wideFlow)
+	in := randomInput(seeded(t, 13), 2, 60)
+	want := plainLoop(t, plan, in, 7)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plan, in, small, lockstep)
+		steady := r.cfg.Hooks
+		var answered atomic.Bool
+		committing := make(chan struct{})
+		r.journal.Inject(
+			controltest.Fault{Op: controltest.OpCommit, Call: 2, Do: func() {
+				close(committing)
+				<-time.After(time.Hour)
+				answered.Store(true)
+			}},
+			controltest.Fault{Op: controltest.OpOpen, Call: 2, Do: func() {
+				if !answered.Load() {
+					t.Error("the journal was read back while a commit was under way")
+				}
+			}})
+		fail := once(func() {
+			if answered.Load() {
+				t.Error("the failure came too late to show anything")
+			}
+			panic("boom")
+		})
+		r.cfg.Hooks.At = func(ctx context.Context, p Point) error {
+			select {
+			case <-committing:
+				if p.Name == BeforeStep {
+					fail()
+				}
+			default:
+			}
+			return steady.at(ctx, p)
+		}
+		if result := r.finish(want); result.Incarnations != 2 {
+			t.Errorf("%d incarnations", result.Incarnations)
+		}
+		r.journal.AllFired(t)
+	})
+}
+
 func TestSourceFailures(t *testing.T) {
 	t.Parallel()
 	plan := parse(t, wideFlow)
@@ -238,7 +285,9 @@ func TestSourceFailures(t *testing.T) {
 					r.log.FailAt(int32(p), record.Offset(int64(at)), passing)
 				}
 			}
-			r.cfg.EpochRecords, r.cfg.FetchSize = 1, 1
+			// Every commit forgives the failure before it, so the same cause may come for ever.
+			lockstep(&r.cfg, nil)
+			r.cfg.FetchSize, r.cfg.MaxFailures = 1, 3
 			if result := r.finish(want); result.Incarnations <= in.total()/2 {
 				t.Errorf("%d incarnations", result.Incarnations)
 			}

@@ -66,7 +66,7 @@ func (r *readerActor) Receive(_ *shell.Context, m toReader) error {
 		r.cut(m)
 	case gather:
 		for _, l := range r.lanes {
-			shell.Send(l.to, toPartition(askMaxTime{m.stamp}))
+			shell.Send(l.to, toPartition(askMaxTime(m)))
 		}
 	case finish:
 		for _, l := range r.lanes {
@@ -162,7 +162,7 @@ func (r *readerActor) next() {
 		n = min(n, r.limit-r.taken)
 	}
 	r.polling = true
-	r.ask <- int(max(n, 1))
+	r.ask <- int(max(n, 1)) // never blocks: there is room for one, and one Poll is under way at a time
 }
 
 func (r *readerActor) polled(m polled) error {

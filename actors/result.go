@@ -14,8 +14,8 @@ import (
 // ErrInterrupted is what Run returns (wrapped) when its context was cancelled and the last cut is committed; ErrKilled when
 // Config.Kill ended it without one. Both carry the code INTERRUPTED.
 var (
-	ErrInterrupted error = codes.New(codes.Interrupted, "the run was stopped; everything processed is committed, and it can be resumed")
-	ErrKilled      error = codes.New(codes.Interrupted, "the run was stopped at once; it can be resumed from its last commit")
+	ErrInterrupted error = codes.New(codes.Interrupted, "the run was stopped, and can be resumed from its last commit")
+	ErrKilled      error = codes.New(codes.Interrupted, "the run was stopped at once, without a last commit; it can be resumed from the one before")
 )
 
 // Result is what stands in the journal when a run ends, as far as Run knows it. Outputs are read from the journal.

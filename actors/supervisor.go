@@ -46,8 +46,9 @@ type outcome struct {
 	err    error
 }
 
-// cause tells failures apart for MaxFailures: the code, or the text where there is none, in one actor. The position is not part of it,
-// since a source may cut its batches differently the next time.
+// cause tells failures apart for MaxFailures: the code, or whether it was a panic or an error where there is none, in one actor. Neither
+// the position nor the text is part of it: a source may cut its batches differently the next time, and a text may hold a port or a time,
+// so that the same failure would never be recognised.
 type cause struct{ actor, what string }
 
 // supervisor is the run actor. It opens an incarnation, is told of its failures, ends it as a whole and opens the next one from the last
@@ -239,7 +240,7 @@ func (s *supervisor) fail(f Failure) {
 		s.failures = s.failures[n-maxFailuresKept:]
 	}
 	s.inRow++
-	key := cause{f.Actor, causeText(f.Cause)}
+	key := cause{f.Actor, kindOf(f.Cause)}
 	s.counts[key]++
 	switch {
 	case fatal(f.Cause):
@@ -276,11 +277,15 @@ func fatal(err error) bool {
 	return c != nil && c.Verdict != codes.Retry
 }
 
-func causeText(err error) string {
+func kindOf(err error) string {
+	var p *shell.PanicError
+	if errors.As(err, &p) {
+		return "panic"
+	}
 	if c := codes.Of(err); c != nil {
 		return c.Name
 	}
-	return err.Error()
+	return "error"
 }
 
 func gaveUp(f Failure, n int, epoch uint64) error {

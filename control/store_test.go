@@ -88,6 +88,7 @@ func TestStoreNeverShowsASecret(t *testing.T) {
 		}
 		for _, shown := range []string{
 			st.String(), st.Redacted(), string(text),
+			//lint:ignore S1025 what the verbs print is what is tested
 			fmt.Sprint(st), fmt.Sprintf("%+v", st), fmt.Sprintf("%#v", st), fmt.Sprintf("%q", st), fmt.Sprintf("%s", &st),
 		} {
 			if strings.Contains(shown, "hunter2") || strings.Contains(shown, "a;b") {

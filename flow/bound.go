@@ -36,6 +36,9 @@ const (
 	// CreditBytes and CreditRecords are what a partition may have in flight: fetched, not yet processed.
 	CreditBytes   = 8 << 20
 	CreditRecords = 8192
+	// EpochBytes is what the results of a partition may take that wait for the journal, before a cut is asked for out of its time and
+	// the partition held until it is made.
+	EpochBytes = 4 << 20
 	// BytesPerRecord is one record in flight, without its bytes.
 	BytesPerRecord = 128
 	// ProcessBytes is what the process needs before it has read anything: runtime, store, client of the source.
@@ -77,6 +80,7 @@ func (p *Plan) MemoryBound(partitions int) Bound {
 	b.addRows(p)
 	b.add("records in flight", CreditRecords, BytesPerRecord, "the credit of a partition in records")
 	b.add("bytes in flight", 1, CreditBytes, "the credit of a partition in bytes; one batch that is larger may pass alone")
+	b.add("results waiting", 2, EpochBytes, "results that wait for the journal: those of the cut that is being committed, and those since")
 	for _, item := range b.Items {
 		b.PerPartition = plus(b.PerPartition, item.Bytes)
 	}

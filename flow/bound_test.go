@@ -20,6 +20,7 @@ func TestMemoryBound(t *testing.T) {
 		"rows of results":   (100 + flow.CreditRecords) * (flow.BytesPerRow + flow.AssumedIDBytes + flow.AssumedKeyBytes + flow.BytesPerValue),
 		"records in flight": flow.CreditRecords * flow.BytesPerRecord,
 		"bytes in flight":   flow.CreditBytes,
+		"results waiting":   2 * flow.EpochBytes,
 	}
 	var sum int64
 	for _, item := range b.Items {

@@ -3,8 +3,6 @@ package partitions
 import (
 	"encoding/binary"
 	"fmt"
-
-	"github.com/weirstream/weir/record"
 )
 
 // The names of the state blobs: "core", "dedupe/BUCKET-SEQUENCE", "keys/CHUNK", "reorder/SEQUENCE". Every blob ends in a checksum of
@@ -87,12 +85,4 @@ func (m *Machine) FullState() []StateBlob {
 	}
 	// What W has passed is released at the end of every step, so that what waits does not depend on the batches.
 	return append(out, StateBlob{Name: recordsPrefix, Data: m.waiting.state()})
-}
-
-// restoredAt is the watermark that decides what waits: the end of a source leaves nothing waiting.
-func (m *Machine) restoredAt() record.EventTime {
-	if m.finished {
-		return record.MaxTime
-	}
-	return m.wm.Watermark()
 }

@@ -31,7 +31,7 @@ type dedupe struct {
 }
 
 // Places swept for each new id while there are dead entries. Segments that fill up are cleaned anyway; the pace is for those that don't.
-const sweepPace = 4
+const sweepPace = 2
 
 const slotBytes = 16
 
@@ -52,6 +52,14 @@ func newDedupe(horizon, lateness, gapHold time.Duration, limit int) *dedupe {
 func hashID(id []byte) idHash {
 	h := xxh3.Hash128(id)
 	return idHash{segment: uint8(h.Hi >> 56), high: h.Hi<<8 | h.Lo>>56, low: h.Lo << 8 &^ tagMask}
+}
+
+// touch looks at the place where an id would stand, so that it is near when the id comes to be tried.
+func (d *dedupe) touch(h idHash) uint64 {
+	if g := &d.segments[h.segment]; g.homes > 0 {
+		return g.slots[g.home(h.high)].low
+	}
+	return 0
 }
 
 // has says whether the id lives in the set.
@@ -167,6 +175,7 @@ func (d *dedupe) advance(w record.EventTime) {
 	n := d.gens.kill(w)
 	d.living -= n
 	d.dead += n
+	d.prune(w)
 }
 
 // minus is a - b for b >= 0, at least record.NoTime.

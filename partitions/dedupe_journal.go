@@ -28,8 +28,9 @@ type idJournal struct {
 	buckets []idBucket
 	// last is the place of the bucket used last, or -1.
 	last int
-	// kept is the number of ids in the tails.
-	kept int
+	// kept is the number of ids in the tails, spares the memory of tails for the next buckets.
+	kept   int
+	spares [][]slot
 	// w is the watermark at the last cut.
 	w record.EventTime
 }
@@ -96,6 +97,9 @@ func (j *idJournal) added(h idHash, generation int64, living int) {
 		return
 	}
 	j.kept++
+	if b.tail == nil {
+		b.tail = j.spareTail()
+	}
 	b.tail = append(b.tail, packID(h, generation-b.number*j.perBucket))
 }
 
@@ -103,6 +107,7 @@ func (j *idJournal) added(h idHash, generation int64, living int) {
 func (j *idJournal) letGo() {
 	for i := range j.buckets {
 		if b := &j.buckets[i]; len(b.tail) > 0 || i == j.last {
+			j.spare(b.tail)
 			b.tail, b.over = nil, true
 		}
 	}
@@ -139,40 +144,83 @@ func (j *idJournal) find(generation int64) {
 func (j *idJournal) bytes() int {
 	n := 0
 	for i := range j.buckets {
-		n += cap(j.buckets[i].tail) * slotBytes
+		n += cap(j.buckets[i].tail)
 	}
-	return n
+	for _, tail := range j.spares {
+		n += cap(tail)
+	}
+	return n * slotBytes
 }
 
 // cut writes what is new since the last cut.
 func (d *dedupe) cut(w record.EventTime, l *ledger) {
 	j := &d.journal
-	j.buckets = slices.DeleteFunc(j.buckets, func(b idBucket) bool {
-		dead := plus(d.bucketEnd(&b), d.gens.horizon) <= w
-		if dead {
-			b.dropLoose(l)
+	for i := range j.buckets {
+		if b := &j.buckets[i]; d.isOver(b, w) {
+			j.dropLoose(b, l)
 			b.dropBase(l)
 		}
-		return dead
-	})
-	j.last = -1
+	}
+	d.prune(w)
+	var whole []*idBucket
 	for i := range j.buckets {
 		b := &j.buckets[i]
 		end := d.bucketEnd(b)
 		closes := j.w < end && end <= w && len(b.small)+len(b.medium) >= closeLoose
 		switch {
 		case b.over, closes, len(b.medium) >= maxMedium && 4*(idsOf(b.medium)+len(b.tail)) >= idsOf(b.base):
-			d.rebase(b, l)
+			whole = append(whole, b)
 		case len(b.tail) == b.written:
 		case len(b.small)+1 >= maxSmall || len(b.tail) >= mergeIDs:
-			b.merge(l)
+			j.mergeTail(b, l)
 		default:
 			b.small = append(b.small, b.write(l, smallIDs, b.tail[b.written:]))
 			b.written = len(b.tail)
 		}
 	}
+	d.rebase(whole, l)
 	j.w = w
 	j.count()
+}
+
+// prune forgets the dead buckets of which no blob stands. Without any cut that is all of them.
+func (d *dedupe) prune(w record.EventTime) {
+	j := &d.journal
+	j.buckets = slices.DeleteFunc(j.buckets, func(b idBucket) bool {
+		over := d.isOver(&b, w) && len(b.small)+len(b.medium)+len(b.base) == 0
+		if over {
+			j.kept -= len(b.tail)
+			j.spare(b.tail)
+		}
+		return over
+	})
+	j.last = -1
+}
+
+// isOver says that a whole bucket is dead.
+func (d *dedupe) isOver(b *idBucket, w record.EventTime) bool {
+	return plus(d.bucketEnd(b), d.gens.horizon) <= w
+}
+
+// spare keeps the memory of a tail for another bucket.
+func (j *idJournal) spare(tail []slot) {
+	held := cap(tail)
+	for _, s := range j.spares {
+		held += cap(s)
+	}
+	if cap(tail) > 0 && held <= keepIDs {
+		j.spares = append(j.spares, tail[:0])
+	}
+}
+
+func (j *idJournal) spareTail() []slot {
+	last := len(j.spares) - 1
+	if last < 0 {
+		return nil
+	}
+	tail := j.spares[last]
+	j.spares = j.spares[:last]
+	return tail
 }
 
 // count takes stock of the tails.
@@ -196,41 +244,49 @@ func idsOf(blobs []idBlob) int {
 	return n
 }
 
-// write puts a blob of ids.
-func (b *idBucket) write(l *ledger, kind idBlobKind, ids []slot) idBlob {
+// begin starts the body of a blob that has room for some ids.
+func (b *idBucket) begin(l *ledger, kind idBlobKind, ids int) (body []byte, seq uint64) {
 	l.seq++
-	body := make([]byte, 0, idsHeader+len(ids)*slotBytes+checksumBytes)
+	body = make([]byte, 0, idsHeader+ids*slotBytes+checksumBytes)
 	body = append(body, idsVersion, byte(kind))
 	body = binary.BigEndian.AppendUint64(body, uint64(b.number))
-	body = binary.BigEndian.AppendUint64(body, l.seq)
+	return binary.BigEndian.AppendUint64(body, l.seq), l.seq
+}
+
+// put puts a blob.
+func (b *idBucket) put(l *ledger, body []byte, seq uint64) idBlob {
+	name := fmt.Sprintf("%s%d-%d", idsPrefix, b.number, seq)
+	return idBlob{blobRef: l.write(name, body), seq: seq, ids: (len(body) - idsHeader) / slotBytes}
+}
+
+// write puts a blob of ids.
+func (b *idBucket) write(l *ledger, kind idBlobKind, ids []slot) idBlob {
+	body, seq := b.begin(l, kind, len(ids))
 	for _, id := range ids {
 		body = appendWords(body, id)
 	}
-	name := fmt.Sprintf("%s%d-%d", idsPrefix, b.number, l.seq)
-	return idBlob{blobRef: l.write(name, body), seq: l.seq, ids: len(ids)}
+	return b.put(l, body, seq)
 }
 
-// merge puts the ids of the small blobs and the new ones into one medium blob.
-func (b *idBucket) merge(l *ledger) {
+// mergeTail puts the ids of the small blobs and the new ones into one medium blob.
+func (j *idJournal) mergeTail(b *idBucket, l *ledger) {
 	blob := b.write(l, mediumIDs, b.tail)
-	b.forgetTail(l)
+	j.forgetTail(b, l)
 	b.medium = append(b.medium, blob)
 }
 
 // forgetTail drops the small blobs; their ids stand elsewhere now.
-func (b *idBucket) forgetTail(l *ledger) {
+func (j *idJournal) forgetTail(b *idBucket, l *ledger) {
 	for _, s := range b.small {
 		l.drop(s.blobRef)
 	}
 	b.small, b.written, b.over = b.small[:0], 0, false
-	if cap(b.tail) > 2*keepIDs {
-		b.tail = nil
-	}
-	b.tail = b.tail[:0]
+	j.spare(b.tail)
+	b.tail = nil
 }
 
-func (b *idBucket) dropLoose(l *ledger) {
-	b.forgetTail(l)
+func (j *idJournal) dropLoose(b *idBucket, l *ledger) {
+	j.forgetTail(b, l)
 	for _, m := range b.medium {
 		l.drop(m.blobRef)
 	}
@@ -242,41 +298,4 @@ func (b *idBucket) dropBase(l *ledger) {
 		l.drop(x.blobRef)
 	}
 	b.base = nil
-}
-
-// rebase writes a bucket whole out of the table.
-func (d *dedupe) rebase(b *idBucket, l *ledger) {
-	b.dropLoose(l)
-	b.dropBase(l)
-	within := d.generationsOf(b)
-	ids := make([]slot, 0, baseBlobIDs)
-	for i := range d.segments {
-		for _, s := range d.segments[i].slots {
-			if s.tag() == 0 || within[s.tag()] < 0 {
-				continue
-			}
-			h := idHash{segment: uint8(i), high: s.high, low: s.low &^ tagMask}
-			if ids = append(ids, packID(h, within[s.tag()])); len(ids) == baseBlobIDs {
-				b.base = append(b.base, b.write(l, baseIDs, ids))
-				ids = ids[:0]
-			}
-		}
-	}
-	if len(ids) > 0 {
-		b.base = append(b.base, b.write(l, baseIDs, ids))
-	}
-}
-
-// generationsOf gives for each tag the generation within the bucket, or -1 for a tag that is dead or of another bucket.
-func (d *dedupe) generationsOf(b *idBucket) []int64 {
-	within := make([]int64, len(d.gens.tags))
-	for tag := range within {
-		within[tag] = -1
-	}
-	for _, g := range d.gens.living {
-		if n := g.number - b.number*d.journal.perBucket; n >= 0 && n < d.journal.perBucket {
-			within[g.tag] = n
-		}
-	}
-	return within
 }

@@ -373,8 +373,36 @@ func TestDedupeManyGenerations(t *testing.T) {
 		}
 		d.advance(at)
 	}
-	if d.living > 3 || len(d.gens.tags) == maxTags {
-		t.Errorf("%d living, %d tags", d.living, len(d.gens.tags))
+	if d.living > 3 || len(d.gens.tags) == maxTags || len(d.journal.buckets) > 2*liveBuckets {
+		t.Errorf("%d living, %d tags, %d buckets", d.living, len(d.gens.tags), len(d.journal.buckets))
+	}
+}
+
+// When the tags do run out, everything dead is swept at once; the id that asked for a tag still goes to its place.
+func TestDedupeOutOfTags(t *testing.T) {
+	t.Parallel()
+	d := newDedupe(8*time.Millisecond, 0, 0, 0)
+	for i := range 4000 {
+		if _, err := d.add(hashID(binary.BigEndian.AppendUint64(nil, uint64(i))), record.EventTime(i%5)*record.EventTime(time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(d.gens.tags) < maxTags { // tags of generations whose entries are still about
+		d.gens.tags = append(d.gens.tags, tagState{entries: 1})
+	}
+	at := record.EventTime(20 * time.Millisecond)
+	d.advance(at)
+	if d.living != 0 || d.dead != 4000 {
+		t.Fatalf("%d living, %d dead", d.living, d.dead)
+	}
+	h := hashID([]byte("new"))
+	if dup, err := d.add(h, at); dup || err != nil || !d.has(h) || d.living != 1 || d.dead != 0 {
+		t.Fatal(dup, err, d.has(h), d.living, d.dead)
+	}
+	checkLayout(t, d)
+	d.gens.free = nil
+	if _, err := d.add(hashID([]byte("other")), at+record.EventTime(time.Second)); !codes.Has(err, codes.Internal) {
+		t.Fatalf("no tag is left: %v", err)
 	}
 }
 

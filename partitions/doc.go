@@ -12,33 +12,33 @@
 //
 // # The life of a record
 //
-//	        batch
-//	          │ position                                          ┌──────────────┐
-//	   ┌──────▼──────┐  no value, or not to be read               │   set aside  │
-//	   │   extract   ├───────────────────────────────────────────▶│ with bytes   │
-//	   └──────┬──────┘                                            │ and reason   │
-//	   ┌──────▼──────┐  not selected                              └─▲──▲──▲──▲───┘
-//	   │   select    ├──────────▶ counted                           │  │  │  │
-//	   └──────┬──────┘                                              │  │  │  │
-//	   ┌──────▼──────┐  id lives in the set; a revision             │  │  │  │
-//	   │   dedupe    ├──────────────────────────────────────────────┘  │  │  │
-//	   └──────┬──────┘                                                 │  │  │
-//	   ┌──────▼──────┐  ahead of the log's timestamp                   │  │  │
-//	   │    skew     ├─────────────────────────────────────────────────┘  │  │
-//	   └──────┬──────┘                                                    │  │
-//	   ┌──────▼──────┐  older than the watermark W                        │  │
-//	   │  watermark  ├────────────────────────────────────────────────────┘  │
-//	   └──────┬──────┘                                                       │
-//	   ┌──────▼──────┐  a first delivery that is a revision (a note)         │
-//	   │   accept    ├───────────────────────────────────────────────────────┘
-//	   └──────┬──────┘
-//	   ┌──────▼──────┐
-//	   │   reorder   │  waits until W > event time
-//	   └──────┬──────┘
-//	   ┌──────▼──────┐
-//	   │ clock, keys │  (event time, id) order; the operators of its key
-//	   └──────┬──────┘
-//	          ▼ row
+//	     batch
+//	       │ position                                          ┌──────────────┐
+//	┌──────▼──────┐  no value, or not to be read               │   set aside  │
+//	│   extract   ├───────────────────────────────────────────▶│ with bytes   │
+//	└──────┬──────┘                                            │ and reason   │
+//	┌──────▼──────┐  not selected                              └─▲──▲──▲──▲───┘
+//	│   select    ├──────────▶ counted                           │  │  │  │
+//	└──────┬──────┘                                              │  │  │  │
+//	┌──────▼──────┐  id lives in the set; a revision             │  │  │  │
+//	│   dedupe    ├──────────────────────────────────────────────┘  │  │  │
+//	└──────┬──────┘                                                 │  │  │
+//	┌──────▼──────┐  ahead of the log's timestamp                   │  │  │
+//	│    skew     ├─────────────────────────────────────────────────┘  │  │
+//	└──────┬──────┘                                                    │  │
+//	┌──────▼──────┐  older than the watermark W                        │  │
+//	│  watermark  ├────────────────────────────────────────────────────┘  │
+//	└──────┬──────┘                                                       │
+//	┌──────▼──────┐  a first delivery that is a revision (a note)         │
+//	│   accept    ├───────────────────────────────────────────────────────┘
+//	└──────┬──────┘
+//	┌──────▼──────┐
+//	│   reorder   │  waits until W > event time
+//	└──────┬──────┘
+//	┌──────▼──────┐
+//	│ clock, keys │  (event time, id) order; the operators of its key
+//	└──────┬──────┘
+//	       ▼ row
 //
 // The first verdict that holds is the record's, and it is counted there alone:
 //
@@ -75,11 +75,11 @@
 //	                 │ there is no cut; restore the last one    │
 //	                 └──────────────────────────────────────────┘
 //
-//	             OPEN                                    FINISHED          FAILED
-//	Deliver      rows, verdicts, position                INTERNAL          the error
-//	EndOfSource  everything is released; FINISHED        -                 the error
-//	IdleConfirmed, EmptyPoll, CloseGap  a decision       INTERNAL          the error
-//	Cut          a delta                                 a delta           panic
+//	event                               OPEN                                  FINISHED  FAILED
+//	Deliver                             rows, verdicts, position              INTERNAL  the error
+//	EndOfSource                         everything is released; FINISHED      -         the error
+//	IdleConfirmed, EmptyPoll, CloseGap  a decision, where it changes a thing  INTERNAL  the error
+//	Cut                                 a delta                               a delta   panic
 //
 // While OPEN the input has a status of its own, see package watermark.
 //

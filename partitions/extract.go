@@ -30,19 +30,24 @@ type extractor struct {
 	unit                                         flow.TimeUnit
 	// ends is the first event time that is too late for the flow's clock.
 	ends record.EventTime
-	// selected are the values that select a record; only holds them when it is a single one.
+	// selected are the values that select a record, nil when there is only one.
 	selected map[string]bool
 	only     string
 }
 
-// extracted is what a readable record says. Its bytes are valid until the next read.
+// extracted is what a record says.
 type extracted struct {
-	id, key  []byte
-	at       record.EventTime
-	selected bool
-	revision int64
-	sequence int64
-	numbered bool
+	// reason and detail say why it cannot be read; reason is "" for a readable one. What could be read all the same is filled in.
+	reason, detail string
+	id, key        []byte
+	// hash is that of the id, inputs the numeric inputs with NaN for a gap: of a selected record only.
+	hash   idHash
+	inputs []float64
+	at     record.EventTime
+	// selected is false for what cannot be read.
+	selected           bool
+	numbered           bool
+	revision, sequence int64
 }
 
 var zeroDigit = []byte("0")
@@ -86,9 +91,24 @@ func (x *extractor) place(name string) int {
 	return len(x.names) - 1
 }
 
-// read reads a value. The detail says why it cannot be read; it is "" for a readable one.
-func (x *extractor) read(value []byte, out *extracted) (detail string) {
-	*out = extracted{selected: true, at: record.NoTime}
+// read reads a value; nil is a tombstone. The bytes in out are valid until the next read.
+func (x *extractor) read(value []byte, out *extracted) {
+	*out = extracted{at: record.NoTime, inputs: out.inputs}
+	if value == nil {
+		out.reason, out.detail = ReasonTombstone, "the record has a key and no value"
+		return
+	}
+	if out.detail = x.readFields(value, out); out.detail != "" {
+		out.reason, out.selected = ReasonUnreadable, false
+		return
+	}
+	if out.selected {
+		x.readInputs(out.inputs)
+	}
+}
+
+// readFields returns why a value cannot be read, or "".
+func (x *extractor) readFields(value []byte, out *extracted) (detail string) {
 	if err := x.scanner.Scan(value, x.fields); err != nil {
 		return scanDetail(value, err)
 	}
@@ -103,14 +123,8 @@ func (x *extractor) read(value []byte, out *extracted) (detail string) {
 	if detail = x.readTime(out); detail != "" {
 		return detail
 	}
-	if x.selection >= 0 {
-		v, ok := text(x.fields[x.selection])
-		if !ok {
-			return x.wrong(x.selection, "select", "a string or an integer")
-		}
-		if out.selected = string(v) == x.only; x.selected != nil {
-			out.selected = x.selected[string(v)]
-		}
+	if detail = x.readSelection(out); detail != "" {
+		return detail
 	}
 	if x.revision >= 0 || x.sequence >= 0 {
 		if detail = x.readNumbering(out); detail != "" {
@@ -121,6 +135,21 @@ func (x *extractor) read(value []byte, out *extracted) (detail string) {
 		if k := x.fields[i].Kind; k == record.String || k >= record.True {
 			return x.wrong(i, "input", "a number or null")
 		}
+	}
+	return ""
+}
+
+func (x *extractor) readSelection(out *extracted) (detail string) {
+	if x.selection < 0 {
+		out.selected = true
+		return ""
+	}
+	v, ok := text(x.fields[x.selection])
+	if !ok {
+		return x.wrong(x.selection, "select", "a string or an integer")
+	}
+	if out.selected = string(v) == x.only; x.selected != nil {
+		out.selected = x.selected[string(v)]
 	}
 	return ""
 }
@@ -163,8 +192,8 @@ func (x *extractor) readNumbering(out *extracted) (detail string) {
 	return ""
 }
 
-// numbers reads the inputs of the record read last: NaN for a gap.
-func (x *extractor) numbers(out []float64) {
+// readInputs reads the numbers: NaN for a gap.
+func (x *extractor) readInputs(out []float64) {
 	for i, field := range x.inputs {
 		out[i] = math.NaN()
 		if f := x.fields[field]; f.Kind == record.Number {

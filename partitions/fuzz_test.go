@@ -2,8 +2,8 @@ package partitions
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,7 +151,7 @@ func (s standing) names() []string {
 	for name := range s {
 		names = append(names, name)
 	}
-	sortStrings(names)
+	slices.Sort(names)
 	return names
 }
 
@@ -173,5 +173,3 @@ func (s standing) balance() {
 	binary.BigEndian.PutUint64(core[n-8:], sum)
 	s[coreName] = reseal(coreName, core)
 }
-
-var errStore = errors.New("the store is gone")

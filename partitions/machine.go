@@ -16,7 +16,7 @@ type Machine struct {
 	plan      *flow.Plan
 	partition int32
 
-	extract *extractor
+	ahead   ahead
 	wm      *watermark.Partition
 	ids     *dedupe
 	waiting *reorder
@@ -29,8 +29,8 @@ type Machine struct {
 	finished bool
 	failed   error
 
-	// Scratch of one record and of one tick.
-	read   extracted
+	// read is the record on trial; the rest is scratch of one tick.
+	read   *extracted
 	values []operators.Value
 	out    []operators.Value
 	gaps   []float64
@@ -42,7 +42,6 @@ func New(plan *flow.Plan, partition int32) *Machine {
 	m := &Machine{
 		plan:      plan,
 		partition: partition,
-		extract:   newExtractor(plan),
 		wm:        watermark.NewPartition(plan.Lateness, plan.GapHold),
 		ids:       newDedupe(plan.DedupeHorizon, plan.Lateness, plan.GapHold, plan.Limits.IDs),
 		waiting:   newReorder(len(plan.Inputs), plan.Limits.Reorder),
@@ -51,6 +50,7 @@ func New(plan *flow.Plan, partition int32) *Machine {
 		out:       make([]operators.Value, len(plan.Outputs)),
 		gaps:      make([]float64, len(plan.Inputs)),
 	}
+	m.ahead.init(newExtractor(plan), m.ids)
 	m.wm.IdleAfterPolls(plan.IdleAfterPolls)
 	for i := range m.gaps {
 		m.gaps[i] = math.NaN()

@@ -1,7 +1,6 @@
 package partitions
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -118,49 +117,49 @@ func renew(batch *record.Batch, pass, batches int) {
 	batch.Next = record.Offset(next + shift)
 }
 
-// BenchmarkObvious is the same work as it is written in an afternoon: encoding/json, time.Parse, two maps. It keeps no order.
-func BenchmarkObvious(b *testing.B) {
-	batches := benchTicks(300, 0)
-	type tick struct {
-		ID    string  `json:"event_id"`
-		Time  string  `json:"event_time"`
-		Key   string  `json:"instrument"`
-		Close float64 `json:"close"`
-	}
-	type ema struct {
-		n int
-		e float64
-	}
-	seen := map[string]struct{}{}
-	states := map[string]*ema{}
-	done := 0
-	b.ReportAllocs()
-	b.ResetTimer()
-	for n := 0; done < b.N; n++ {
-		if n%len(batches) == 0 {
-			clear(seen)
-		}
-		batch := batches[n%len(batches)]
-		for i := range batch.Records {
-			var x tick
-			if err := json.Unmarshal(batch.Records[i].Value, &x); err != nil {
-				b.Fatal(err)
+// BenchmarkCut is what a cut costs a record when one is taken for every so many records, with a million living ids.
+func BenchmarkCut(b *testing.B) {
+	for _, every := range []int{10_000, 100_000} {
+		b.Run(fmt.Sprint("every-", every), func(b *testing.B) {
+			plan := parsePlan(b, fmt.Sprintf(benchFlow, "16m"))
+			plan.Limits.IDs = 0
+			m := New(plan, 0)
+			batches := benchTicks(300, 0)
+			var eff Effects
+			n, written := 0, 0
+			deliver := func(records int) {
+				for range records / 1000 {
+					batch := batches[n%len(batches)]
+					if n >= len(batches) {
+						renew(batch, n/len(batches), len(batches))
+					}
+					if err := m.Step(Deliver{Batch: batch}, &eff); err != nil {
+						b.Fatal(err)
+					}
+					n++
+					eff.Reset()
+				}
 			}
-			if _, err := time.Parse(time.RFC3339Nano, x.Time); err != nil {
-				b.Fatal(err)
+			deliver(1_200_000)
+			m.Cut()
+			var longest, total time.Duration
+			cuts := 0
+			b.ResetTimer()
+			for done := 0; done < b.N; done += every {
+				b.StopTimer()
+				deliver(every)
+				b.StartTimer()
+				start := time.Now()
+				c := m.Cut()
+				longest, total = max(longest, time.Since(start)), total+time.Since(start)
+				for _, blob := range c.Put {
+					written += len(blob.Data)
+				}
+				cuts++
 			}
-			if _, dup := seen[x.ID]; dup {
-				continue
-			}
-			seen[x.ID] = struct{}{}
-			s := states[x.Key]
-			if s == nil {
-				s = &ema{}
-				states[x.Key] = s
-			}
-			s.n++
-			s.e += float64((x.Close - s.e) * 0.5)
-		}
-		done += len(batch.Records)
+			b.ReportMetric(float64(total.Microseconds())/float64(cuts), "µs/cut")
+			b.ReportMetric(float64(longest.Microseconds()), "longest-µs")
+			b.ReportMetric(float64(written)/float64(cuts*every), "B/record")
+		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 func (r *reorder) bytes() int {
 	n := cap(r.slots)*int(unsafe.Sizeof(waiting{})) + cap(r.inputs)*8 + cap(r.free)*4 + cap(r.journal.fresh)*4
-	n += (cap(r.run) + cap(r.heap)) * int(unsafe.Sizeof(waitingRef{}))
+	n += (cap(r.run) + cap(r.heap) + cap(r.arrived)) * int(unsafe.Sizeof(waitingRef{}))
 	n += r.ids.held + len(r.ids.spare)*chunkBytes + cap(r.ids.chunks)*int(unsafe.Sizeof(chunk{})) + cap(r.ids.free)*4
 	return n
 }
@@ -150,4 +150,55 @@ func TestLongStreamReachesPlateau(t *testing.T) {
 		t.Errorf("the heap grew from %d to %d bytes, bound %d", early, most, bound)
 	}
 	t.Logf("%d ids, %d keys, %d waiting; at most %d blobs, %d bytes of state in the journal, %d bytes of heap", m.IDs(), m.Keys(), m.Waiting(), blobs, held, most)
+}
+
+// Keys stay within the bound, with their operators and the delta of the cut.
+func TestMemoryOfKeys(t *testing.T) {
+	plan := planOf(t, "limits: {keys: 50000}\noperators: [{name: e, type: ema, input: x, period: 3}, {name: s, type: sma, input: x, period: 10}]\noutputs: [e, s]\n")
+	each := boundOf(t, plan, "keys")
+	heap := func() int {
+		runtime.GC()
+		var mem runtime.MemStats
+		runtime.ReadMemStats(&mem)
+		return int(mem.HeapAlloc)
+	}
+	before := heap()
+	k, l := newKeyTable(plan), &ledger{}
+	for i := range plan.Limits.Keys {
+		if _, err := k.intern(fmt.Appendf(nil, "%064d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.cut(nil, l)
+	if got := (heap() - before) / plan.Limits.Keys; got > each {
+		t.Errorf("%d bytes a key, the bound says %d", got, each)
+	}
+	runtime.KeepAlive(k)
+	runtime.KeepAlive(l)
+}
+
+// A record costs no allocation once tables and buffers have grown; what is left comes from growing itself.
+func TestAllocations(t *testing.T) {
+	for _, disorder := range []int{0, 300} {
+		batches := benchTicks(80, disorder)
+		m := New(parsePlan(t, fmt.Sprintf(benchFlow, "10s")), 0)
+		var eff Effects
+		n := 0
+		step := func() {
+			if err := m.Step(Deliver{Batch: batches[n]}, &eff); err != nil {
+				t.Fatal(err)
+			}
+			n++
+			eff.Reset()
+		}
+		for range 40 {
+			step()
+		}
+		if got := testing.AllocsPerRun(30, step) / 1000; got > 0.01 {
+			t.Errorf("disorder %d: %.3f allocations a record", disorder, got)
+		}
+		if c := m.Counts(); c.Consumed != c.Records {
+			t.Fatalf("not every record was accepted: %+v", c)
+		}
+	}
 }

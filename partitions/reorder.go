@@ -2,7 +2,9 @@ package partitions
 
 import (
 	"bytes"
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow/operators"
@@ -12,11 +14,16 @@ import (
 // reorder holds the accepted records of a partition until the watermark has passed them, and gives them out in (event time, event
 // id) order.
 //
-//	record ─┬─ belongs within the last few of the run ──▶ run, a sorted ring ─┐
-//	        └─ belongs further back ────────────────────▶ heap ───────────────┴─▶ the smaller of the two heads
+//	           arrived          settle             run, a sorted ring ─┐
+//	record ──▶ in log order ──▶ sorted ─┬─ merge ─▶                    ├──▶ the smaller of the two heads
+//	                                    └─ deep ──▶ heap ──────────────┘
+//
+// New records are sorted among themselves and merged into the end of the run, some hundred at a time, when the next release asks for
+// the first one. In order that costs next to nothing, and slight disorder little. Those that belong far from the end go to the heap:
+// then the work for a record does not grow with the number that wait.
 //
 // A record is kept in a slot: its id in an arena, its inputs in one array of all slots with NaN for a gap (an input is finite), its
-// key as a number. The run and the heap hold the event time beside the slot's number, so that ordering rarely touches the slot.
+// key as a number. The lists hold the event time beside the slot's number, so that ordering rarely touches the slot.
 type reorder struct {
 	// width is the number of inputs of a record.
 	width int
@@ -28,6 +35,7 @@ type reorder struct {
 	free   []int32
 	ids    arena
 
+	arrived []waitingRef
 	// run is a ring of a power of two: runLen entries from runHead on.
 	run             []waitingRef
 	runHead, runLen int
@@ -49,9 +57,11 @@ type waitingRef struct {
 	slot int32
 }
 
-// insertDepth is how far from the end of the run a record may belong to be put in there; that is as cheap as the heap in the worst
-// case and keeps slight disorder, and a single record far ahead of the others, out of the heap.
-const insertDepth = 24
+// Records that belong more than mergeBase + mergeFactor·n places from the end of the run, when n are merged, go to the heap.
+const (
+	mergeBase   = 64
+	mergeFactor = 8
+)
 
 func newReorder(width, limit int) *reorder {
 	r := &reorder{width: width, limit: limit}
@@ -60,7 +70,7 @@ func newReorder(width, limit int) *reorder {
 }
 
 // len is the number of waiting records.
-func (r *reorder) len() int { return r.runLen + len(r.heap) }
+func (r *reorder) len() int { return len(r.arrived) + r.runLen + len(r.heap) }
 
 // over says that more records wait than may.
 func (r *reorder) over() bool { return r.limit > 0 && r.len() > r.limit }
@@ -74,10 +84,7 @@ func (r *reorder) push(at record.EventTime, id []byte, key int32) []float64 {
 	n := r.slot()
 	r.slots[n] = waiting{at: at, id: r.ids.add(id), key: key, blob: unwritten}
 	r.journal.pushed(r, n)
-	ref := waitingRef{at: at, slot: n}
-	if !r.intoRun(ref) {
-		r.intoHeap(ref)
-	}
+	r.arrived = append(r.arrived, waitingRef{at: at, slot: n})
 	return r.inputsOf(n)
 }
 
@@ -102,30 +109,59 @@ func (r *reorder) inputsOf(slot int32) []float64 {
 
 func (r *reorder) idOf(slot int32) []byte { return r.ids.get(r.slots[slot].id) }
 
-// less orders by event time, then by the bytes of the id. No two waiting records have the same id.
+// compare orders by event time, then by the bytes of the id. No two waiting records have the same id.
+func (r *reorder) compare(a, b waitingRef) int {
+	if a.at != b.at {
+		return cmp.Compare(a.at, b.at)
+	}
+	return bytes.Compare(r.idOf(a.slot), r.idOf(b.slot))
+}
+
 func (r *reorder) less(a, b waitingRef) bool {
 	return a.at < b.at || a.at == b.at && bytes.Compare(r.idOf(a.slot), r.idOf(b.slot)) < 0
 }
 
-// intoRun puts a record at its place in the run, if that is near the end.
-func (r *reorder) intoRun(ref waitingRef) bool {
-	if r.runLen == len(r.run) {
+// settle puts the new records in order.
+func (r *reorder) settle() {
+	fresh := r.arrived
+	if len(fresh) == 0 {
+		return
+	}
+	r.arrived = fresh[:0]
+	for i := 1; i < len(fresh); i++ {
+		if r.less(fresh[i], fresh[i-1]) {
+			slices.SortFunc(fresh, r.compare)
+			break
+		}
+	}
+	if deep := r.runLen - mergeBase - mergeFactor*len(fresh); deep > 0 {
+		border := r.run[(r.runHead+deep)&(len(r.run)-1)]
+		for len(fresh) > 0 && r.less(fresh[0], border) {
+			r.intoHeap(fresh[0])
+			fresh = fresh[1:]
+		}
+	}
+	r.merge(fresh)
+}
+
+// merge puts sorted records into the run, from the end backwards.
+func (r *reorder) merge(fresh []waitingRef) {
+	for r.runLen+len(fresh) > len(r.run) {
 		r.growRun()
 	}
 	mask := len(r.run) - 1
-	end := r.runHead + r.runLen
-	at := end
-	for at > r.runHead && r.less(ref, r.run[(at-1)&mask]) {
-		if at--; end-at > insertDepth {
-			return false
+	old := r.runHead + r.runLen
+	for to := old + len(fresh); len(fresh) > 0; to-- {
+		last := len(fresh) - 1
+		if old > r.runHead && r.less(fresh[last], r.run[(old-1)&mask]) {
+			old--
+			r.run[(to-1)&mask] = r.run[old&mask]
+			continue
 		}
+		r.run[(to-1)&mask] = fresh[last]
+		fresh = fresh[:last]
+		r.runLen++
 	}
-	for i := end; i > at; i-- {
-		r.run[i&mask] = r.run[(i-1)&mask]
-	}
-	r.run[at&mask] = ref
-	r.runLen++
-	return true
 }
 
 func (r *reorder) growRun() {
@@ -151,6 +187,7 @@ func (r *reorder) intoHeap(ref waitingRef) {
 
 // first is the record that comes first in order.
 func (r *reorder) first() (ref waitingRef, fromHeap, ok bool) {
+	r.settle()
 	switch {
 	case r.runLen == 0 && len(r.heap) == 0:
 		return waitingRef{}, false, false
@@ -218,8 +255,10 @@ func (r *reorder) each(fn func(slot int32)) {
 	for i := range r.runLen {
 		fn(r.run[(r.runHead+i)&(len(r.run)-1)].slot)
 	}
-	for _, ref := range r.heap {
-		fn(ref.slot)
+	for _, list := range [][]waitingRef{r.heap, r.arrived} {
+		for _, ref := range list {
+			fn(ref.slot)
+		}
 	}
 }
 

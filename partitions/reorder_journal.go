@@ -219,9 +219,11 @@ func (r *reorder) loaded(w record.EventTime, keys int) error {
 	}
 	r.journal.loads = nil
 	slices.SortFunc(slots, r.compareSlots)
-	for _, s := range slots {
-		r.intoRun(waitingRef{at: r.slots[s].at, slot: s})
+	sorted := make([]waitingRef, len(slots))
+	for i, s := range slots {
+		sorted[i] = waitingRef{at: r.slots[s].at, slot: s}
 	}
+	r.merge(sorted)
 	return nil
 }
 

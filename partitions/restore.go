@@ -127,7 +127,7 @@ func (r *restore) finish() error {
 	if uint64(len(m.keys.names)) != r.keys {
 		return damaged(coreName, fmt.Sprintf("counts %d keys, there are %d", r.keys, len(m.keys.names)))
 	}
-	if err := m.waiting.loaded(m.restoredAt(), len(m.keys.names)); err != nil {
+	if err := m.waiting.loaded(m.wm.Watermark(), len(m.keys.names)); err != nil {
 		return err
 	}
 	m.ids.loaded(m.wm.Watermark())

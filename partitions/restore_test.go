@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/record"
 )
-
-func sortStrings(s []string) { slices.Sort(s) }
 
 // cutHarness is a machine with every kind of blob standing.
 func cutHarness(t *testing.T) *harness {
@@ -98,6 +95,7 @@ func TestRestoreMismatch(t *testing.T) {
 func TestRestoreGivesTheStoresError(t *testing.T) {
 	t.Parallel()
 	h := cutHarness(t)
+	errStore := errors.New("the store is gone")
 	_, err := Restore(h.plan, 3, func(yield func(StateBlob) error) error {
 		if err := h.load(yield); err != nil {
 			return err

@@ -29,6 +29,10 @@ func (m *Machine) deliver(b *record.Batch, eff *Effects) error {
 	accepted := m.counts.Consumed
 	for i := range b.Records {
 		r := &b.Records[i]
+		if i%lookahead == 0 {
+			m.ahead.read(b.Records[i:min(i+lookahead, len(b.Records))])
+		}
+		m.read = &m.ahead.records[i%lookahead]
 		if r.Position.Cmp(m.next) < 0 {
 			return m.internal("position %s was delivered after %s", r.Position, m.next)
 		}
@@ -52,27 +56,21 @@ func (m *Machine) deliver(b *record.Batch, eff *Effects) error {
 // record tries one record: unreadable, filtered, duplicate, future, late, accepted. The first that holds is its verdict.
 func (m *Machine) record(r *record.Record, eff *Effects) error {
 	m.counts.Records++
-	x := &m.read
-	if r.Value == nil {
-		*x = extracted{at: record.NoTime}
-		m.omit(r, eff, ReasonTombstone, "the record has a key and no value")
-		return nil
-	}
-	if detail := m.extract.read(r.Value, x); detail != "" {
-		m.omit(r, eff, ReasonUnreadable, detail)
+	x := m.read
+	if x.reason != "" {
+		m.omit(r, eff, x.reason, x.detail)
 		return nil
 	}
 	if !x.selected {
 		m.counts.Filtered++
 		return nil
 	}
-	id := hashID(x.id)
 	future := m.plan.MaxFutureSkew > 0 && r.Arrival != record.NoTime && minus(x.at, record.EventTime(m.plan.MaxFutureSkew)) > r.Arrival
 	var duplicate bool
 	var err error
 	if future {
-		duplicate = m.ids.has(id)
-	} else if duplicate, err = m.ids.add(id, x.at); err != nil {
+		duplicate = m.ids.has(x.hash)
+	} else if duplicate, err = m.ids.add(x.hash, x.at); err != nil {
 		return err
 	}
 	switch {
@@ -110,7 +108,7 @@ func (m *Machine) duplicate(r *record.Record, eff *Effects) {
 }
 
 func (m *Machine) accept(r *record.Record, eff *Effects) error {
-	x := &m.read
+	x := m.read
 	key, err := m.keys.intern(x.key)
 	if err != nil {
 		return err
@@ -119,7 +117,7 @@ func (m *Machine) accept(r *record.Record, eff *Effects) error {
 	if x.revision > 0 {
 		m.setAside(r, eff, ReasonRevised, fmt.Sprintf("the event came first as revision %d", x.revision))
 	}
-	m.extract.numbers(m.waiting.push(x.at, x.id, key))
+	copy(m.waiting.push(x.at, x.id, key), x.inputs)
 	if err := m.observe(r, m.keys.names[key], eff); err != nil || !m.waiting.over() {
 		return err
 	}
@@ -132,13 +130,13 @@ func (m *Machine) accept(r *record.Record, eff *Effects) error {
 // observe lets the watermark see an accepted or late record, and does what its move asks for. An accepted record waits already:
 // closing a gap may move W past it at once.
 func (m *Machine) observe(r *record.Record, key string, eff *Effects) error {
-	x := &m.read
+	x := m.read
 	m.wm.Record()
 	if x.numbered {
 		m.gapDecisions(r, m.wm.Sequence(key, x.sequence, x.at), eff)
 	}
 	moved := m.wm.Observe(x.at)
-	if m.extract.sequence >= 0 {
+	if m.ahead.extract.sequence >= 0 {
 		m.gapDecisions(r, m.wm.Changes(), eff) // gaps may expire without a number
 	}
 	if !moved {

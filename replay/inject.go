@@ -36,7 +36,6 @@ type injector struct {
 	events  int64
 	delayed deliveries
 	arrival logfile.Arrival
-	audit   []logfile.Fault
 }
 
 func newInjector(s *Schedule, revision string, emit func(*logfile.Arrival, []logfile.Fault) error) *injector {

@@ -220,7 +220,7 @@ func (p *scheduleParser) parameter(f *Fault, m scheduleMember) {
 	if m.name == countMember {
 		limit, least, what = MaxBurst, 1, "whole number"
 	}
-	if digits := bytes.TrimPrefix(m.raw, []byte("-")); digits[0]-'0' > 9 || bytes.IndexAny(digits, ".eE") >= 0 {
+	if digits := bytes.TrimPrefix(m.raw, []byte("-")); digits[0]-'0' > 9 || bytes.ContainsAny(digits, ".eE") {
 		p.report(m.rawAt, "%s must be a %s, not %.40s", m.name, what, m.raw)
 		return
 	}

@@ -134,7 +134,6 @@ func (k *cell) end() {
 	k.mu.Lock()
 	k.ended = true
 	watchers := k.watchers
-	k.watchers = nil
 	k.mu.Unlock()
 	for _, w := range watchers {
 		k.tellTerminated(w)
@@ -142,17 +141,16 @@ func (k *cell) end() {
 	close(k.done)
 }
 
-// addWatcher is false when the actor has ended already.
-func (k *cell) addWatcher(w *cell) bool {
+// addWatcher says whether w is to be told at once: it is new, and the actor has ended. Watchers are remembered beyond the end, so that
+// one who watches again, before and after it, is still told once.
+func (k *cell) addWatcher(w *cell) (tell bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.ended {
+	if slices.Contains(k.watchers, w) {
 		return false
 	}
-	if !slices.Contains(k.watchers, w) {
-		k.watchers = append(k.watchers, w)
-	}
-	return true
+	k.watchers = append(k.watchers[:len(k.watchers):len(k.watchers)], w)
+	return k.ended
 }
 
 func (k *cell) tellTerminated(w *cell) {

@@ -25,7 +25,7 @@ func Watch(watcher, whom Address) {
 	if watcher.cell == nil || whom.cell == nil {
 		return
 	}
-	if !whom.cell.addWatcher(watcher.cell) {
+	if whom.cell.addWatcher(watcher.cell) {
 		whom.cell.tellTerminated(watcher.cell)
 	}
 }

@@ -1,6 +1,7 @@
 package controltest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,15 @@ type plane struct {
 	*Harness
 	ctx    context.Context
 	opened []control.ControlStore
+	// patience, when it is not 0, is used for the suite's own.
+	patience time.Duration
+}
+
+// patience is how long the suite waits for what must happen; it never waits for time to pass.
+const patience = 30 * time.Second
+
+func (p *plane) waits() time.Duration {
+	return cmp.Or(p.patience, patience)
 }
 
 // open opens another handle; it is closed at the end of the test.

@@ -327,7 +327,7 @@ func (p *plane) pages(s control.ControlStore, f control.RunFilter, want []string
 		for _, run := range runs {
 			got = append(got, run.ID)
 		}
-		if full := len(runs) == f.PageSize(); len(runs) > f.PageSize() || next != "" && !full || next == "" && len(got) < len(want) {
+		if full := len(runs) == f.PageSize(); len(runs) > f.PageSize() || next != "" && !full || next == "" && len(got) < len(want) || len(got) > len(want) {
 			return fmt.Errorf("a page of %d runs, next %q, after %d of %d", len(runs), next, len(got), len(want))
 		}
 		if f.Cursor = next; next == "" {

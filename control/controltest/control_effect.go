@@ -487,17 +487,14 @@ func checkEffectsAndTakeOver(p *plane) error {
 			return err
 		}
 		var seen map[string]control.Publication
+		begun, over := make(chan struct{}, clients), make(chan struct{})
 		errs := together(clients+1, func(i int) error {
 			if i < clients {
-				for n := 0; ; n++ {
-					err := stores[i].Fenced(p.ctx, l, publish(fmt.Sprintf("%s/%d/%d", name, i, n), "1"))
-					if codes.Has(err, codes.StaleFence) {
-						return nil
-					}
-					if err != nil {
-						return err
-					}
-				}
+				return p.publishUntil(stores[i], l, fmt.Sprintf("%s/%d", name, i), begun, over)
+			}
+			defer close(over)
+			for range clients { // all are at work
+				<-begun
 			}
 			err := p.Expire(name)
 			if err == nil {
@@ -520,6 +517,35 @@ func checkEffectsAndTakeOver(p *plane) error {
 		}
 	}
 	return nil
+}
+
+// publishUntil publishes until it is refused, which it must be once the take-over is over.
+func (p *plane) publishUntil(s control.ControlStore, l control.Lease, prefix string, begun chan<- struct{}, over <-chan struct{}) error {
+	for n := 0; ; n++ {
+		if n == 1 {
+			begun <- struct{}{}
+		}
+		last := false
+		select {
+		case <-over:
+			last = true
+		default:
+		}
+		err := s.Fenced(p.ctx, l, publish(fmt.Sprintf("%s/%d", prefix, n), "1"))
+		if err != nil && n == 0 {
+			begun <- struct{}{} // nobody shall wait for it
+			return fmt.Errorf("the owner cannot publish: %w", err)
+		}
+		if codes.Has(err, codes.StaleFence) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if last {
+			return errors.New("the old owner publishes after the take-over")
+		}
+	}
 }
 
 func checkEffectsLost(p *plane) error {

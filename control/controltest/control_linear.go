@@ -194,7 +194,7 @@ func (r *recorder) scripted(s control.ControlStore) error {
 		{"acquire", "job-0", "x", 0}, {"acquire", "job-0", "x", 0}, {"acquire", "job-0", "y", 0}, {"renew", "job-0", "x", 1}, {"effect", "job-0", "x", 1},
 		{"expire", "job-0", "", 0}, {"effect", "job-0", "x", 1}, {"renew", "job-0", "x", 1}, {"look", "job-0", "", 0}, {"release", "job-0", "x", 1},
 		{"acquire", "job-0", "y", 0}, {"renew", "job-0", "x", 1}, {"release", "job-0", "x", 1}, {"effect", "job-0", "x", 1}, {"look", "job-0", "", 0},
-		{"release", "job-0", "y", 2}, {"acquire", "job-0", "y", 0}, {"effect", "job-0", "y", 2}, {"effect", "job-0", "y", 3}, {"release", "job-0", "y", 3}, {"look", "job-0", "", 0},
+		{"effect", "job-0", "x", 2}, {"renew", "job-0", "x", 2}, {"effect", "job-0", "y", 2}, {"release", "job-0", "y", 2}, {"acquire", "job-0", "y", 0}, {"effect", "job-0", "y", 2}, {"effect", "job-0", "y", 3}, {"release", "job-0", "y", 3}, {"look", "job-0", "", 0},
 	} {
 		if _, err := r.run(s, 0, o); err != nil {
 			return err
@@ -214,11 +214,11 @@ func checkLinearizable(p *plane) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	switch result := porcupine.CheckOperationsTimeout(leaseModel, r.ops, patience); result {
+	switch result := porcupine.CheckOperationsTimeout(leaseModel, r.ops, p.waits()); result {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
-		return fmt.Errorf("seed %d: the check of %d calls took longer than %s", seed, len(r.ops), patience)
+		return fmt.Errorf("seed %d: the check of %d calls took longer than %s", seed, len(r.ops), p.waits())
 	}
 	return fmt.Errorf("seed %d: the history of %d calls has no order in which the table of leases gives these answers", seed, len(r.ops))
 }

@@ -261,15 +261,12 @@ func checkClaimRace(p *plane) error {
 	return nil
 }
 
-// patience is how long the suite waits for what must happen; it never waits for it to pass.
-const patience = 30 * time.Second
-
 func checkWake(p *plane) error {
 	s, other := p.open(), p.open()
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	wake := s.Wake(ctx)
-	timeout := time.After(patience)
+	timeout := time.After(p.waits())
 	woken := func(what string) error {
 		select {
 		case _, ok := <-wake:

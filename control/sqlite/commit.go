@@ -111,15 +111,20 @@ func (t *txn) cut(run *runRow, partition int32) (*cutRow, error) {
 	if err != nil {
 		return nil, err
 	}
+	return t.s.scanCut(row, run, partition)
+}
+
+// scanCut reads a row of selectCuts by run and partition.
+func (s *Store) scanCut(row *sql.Row, run *runRow, partition int32) (*cutRow, error) {
 	var r cutRow
-	err = row.Scan(r.columns()...)
+	err := row.Scan(r.columns()...)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, codes.New(codes.Internal, "run %q has no partition %d", run.runID, partition)
 	case err != nil:
-		return nil, t.s.scanned(err, fmt.Sprintf("run %q, the cut of partition %d", run.runID, partition))
+		return nil, s.scanned(err, fmt.Sprintf("run %q, the cut of partition %d", run.runID, partition))
 	case r.crc != r.sum() || r.run != run.id || r.partition != int64(partition):
-		return nil, t.s.corrupt("run %q: the cut of partition %d is damaged", run.runID, partition)
+		return nil, s.corrupt("run %q: the cut of partition %d is damaged", run.runID, partition)
 	}
 	return &r, nil
 }

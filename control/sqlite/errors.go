@@ -26,11 +26,15 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("journal %s: %s: %w", s.cfg.Path, doing, err)
 	}
+	code, reason := codes.Internal, "an unexpected answer"
 	var e *sqlite.Error
-	if !errors.As(err, &e) {
-		return codes.New(codes.Internal, "journal %s: %s: %w", s.cfg.Path, doing, err)
+	if errors.As(err, &e) {
+		code, reason = verdict(e.Code())
 	}
-	code, reason := verdict(e.Code())
+	var unknown *unknownError
+	if code == codes.Internal && errors.As(err, &unknown) {
+		code, reason = codes.StoreUnavailable, "it is unknown whether it stands" // Internal would be a refusal
+	}
 	if isBusy(err) {
 		reason = fmt.Sprintf("it is locked by another process, for longer than %s", s.cfg.BusyTimeout)
 	}

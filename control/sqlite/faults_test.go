@@ -37,8 +37,8 @@ func TestErrorAtEveryStep(t *testing.T) {
 	t.Parallel()
 	injected := errors.New("injected")
 	atEveryStep(t, func(context.CancelFunc) error { return injected }, func(step string, err error) {
-		if !errors.Is(err, injected) || !codes.Has(err, codes.Internal) {
-			t.Errorf("before %q: %v", step, err)
+		if !errors.Is(err, injected) || control.Refused(err) != (step != "committed") {
+			t.Errorf("before %q: %v (a refusal: %t)", step, err, control.Refused(err))
 		}
 	})
 }

@@ -160,11 +160,9 @@ func (s *Store) migrate(ctx context.Context) error {
 	})
 }
 
-// writable finds out now, and not at the first commit, whether the file can be written: it takes the write lock and gives it back.
+// writable finds out now, and not at the first commit, whether the file can be written: it asks for the write lock and changes nothing.
+// BEGIN IMMEDIATE alone would not do: of a file that is read-only it makes a read transaction without a word.
 func (s *Store) writable(ctx context.Context) error {
-	tx, err := s.writer.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	return tx.Rollback()
+	_, err := s.writer.ExecContext(ctx, "UPDATE schema_version SET version = version WHERE version < 0")
+	return err
 }

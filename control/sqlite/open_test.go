@@ -280,17 +280,46 @@ func TestLockedByAnother(t *testing.T) {
 	if _, err := s.Runs(t.Context()); err != nil {
 		t.Errorf("a reader waits for a writer: %v", err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	patient := open(t, Config{Path: filepath.Join(t.TempDir(), "x.db")})
-	defer patient.Close()
-	cancel()
-	if err := patient.Commit(ctx, small.Commit(1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled while waiting: %v", err)
-	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Commit(t.Context(), small.Commit(2)); err != nil {
+		t.Errorf("after the lock was given back: %v", err)
+	}
+}
+
+// Who waits for a lock hears a cancellation.
+func TestCancelledWhileLocked(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "weir.db")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waits := false
+	s := open(t, Config{Path: path, BusyTimeout: time.Hour, hook: func(step string) error {
+		if step == "begin" && waits {
+			go cancel() // some time from now on, while the lock is waited for or just before
+		}
+		return nil
+	}})
+	defer s.Close()
+	if _, err := s.OpenRun(ctx, small.Header()); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, Config{Path: path})
+	defer other.Close()
+	tx, err := other.writer.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits = true
+	if err := s.Commit(ctx, small.Commit(1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	waits = false
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(t.Context(), small.Commit(1)); err != nil {
 		t.Errorf("after the lock was given back: %v", err)
 	}
 }

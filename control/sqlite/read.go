@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
@@ -52,17 +51,8 @@ func (r *reading) give(err error) error {
 }
 
 // cut reads a partition's row for its counts.
-func (r *reading) cut(partition int32) (cutRow, error) {
-	cuts, err := r.s.cuts(r.ctx, r.tx, r.run)
-	if err != nil {
-		return cutRow{}, err
-	}
-	for _, c := range cuts {
-		if c.partition == int64(partition) {
-			return c, nil
-		}
-	}
-	return cutRow{}, codes.New(codes.Internal, "run %q has no partition %d", r.run.runID, partition)
+func (r *reading) cut(partition int32) (*cutRow, error) {
+	return r.s.scanCut(r.tx.QueryRowContext(r.ctx, selectCuts+` WHERE run = ? AND partition = ?`, r.run.id, partition), r.run, partition)
 }
 
 // complete says whether as many rows were read as belong there.

@@ -18,13 +18,18 @@ func TestWithoutPermission(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	exe := testBinaryIn(t, dir)
+	cover := filepath.Join(dir, "cover")
+	if err := os.Mkdir(cover, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	chmod(t, cover, 0o777)
 	for name, c := range map[string]struct {
 		folder, file os.FileMode
 		exists       bool
 		says         string
 	}{
-		"read-only file":                {0o777, 0o444, true, "cannot be written; check the permissions"},
-		"unreadable file":               {0o777, 0o000, true, "cannot be opened; check the permissions"},
+		"read-only file":                {0o777, 0o444, true, "open: it cannot be written; check the permissions"},
+		"unreadable file":               {0o777, 0o000, true, "open: it cannot be opened; check the permissions"},
 		"read-only folder":              {0o555, 0o666, true, "check the permissions of the file and its folder"},
 		"read-only folder, new file":    {0o555, 0, false, "cannot be created: permission denied"},
 		"folder that cannot be entered": {0o000, 0, false, "permission denied"},
@@ -41,6 +46,7 @@ func TestWithoutPermission(t *testing.T) {
 		chmod(t, folder, c.folder)
 		o := child(t, task{Path: path, Workload: killed, Until: 2, KillAfterMicros: -1}, func(cmd *exec.Cmd) {
 			cmd.Path, cmd.Args[0], cmd.Dir = exe, exe, dir
+			cmd.Env = append(cmd.Env, "GOCOVERDIR="+cover) // under -cover the child writes there
 			if os.Geteuid() == 0 {
 				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 			}

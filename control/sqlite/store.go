@@ -247,14 +247,24 @@ func (s *Store) write(ctx context.Context, fn func(t *txn) error) error {
 		_ = tx.Rollback()
 		return err
 	}
-	if err := tx.Commit(); err != nil {
-		return err
+	err = tx.Commit()
+	if err == nil {
+		if t.wakes {
+			s.bell.ring()
+		}
+		err = s.step("committed")
 	}
-	if t.wakes {
-		s.bell.ring()
+	if err != nil {
+		return &unknownError{err}
 	}
-	return s.step("committed")
+	return nil
 }
+
+// unknownError is an error that came after COMMIT was sent: the transaction may stand.
+type unknownError struct{ err error }
+
+func (e *unknownError) Error() string { return e.err.Error() }
+func (e *unknownError) Unwrap() error { return e.err }
 
 // read runs fn in one transaction that sees one consistent moment.
 func (s *Store) read(ctx context.Context, fn func(tx *sql.Tx) error) error {

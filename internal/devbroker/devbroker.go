@@ -166,7 +166,9 @@ func (b *Broker) ensureTopics(cfg Config) error {
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
 	defer cancel()
-	made, err := kadm.NewClient(cl).CreateTopics(ctx, cfg.Partitions, 1, nil, cfg.Topics...)
+	// kfake applies the broker's limit to a topic, and says the default when it is asked for it: so the topic has it too.
+	limit := strconv.Itoa(maxMessageBytes)
+	made, err := kadm.NewClient(cl).CreateTopics(ctx, cfg.Partitions, 1, map[string]*string{"max.message.bytes": &limit}, cfg.Topics...)
 	if err != nil {
 		return codes.New(codes.BrokerUnreachable, "the broker that was just started does not answer: %w", err)
 	}

@@ -69,6 +69,7 @@ func TestAnOpenTransactionIsNotDelivered(t *testing.T) {
 	}
 	produce(t, cl, topic, 0, values(2)...)
 	produce(t, b.write, topic, 0, values(4)[2:]...)
+	waitForPartition(t, cl, topic, 0)
 	r := open(t, newSource(t, b.config(topic)), at(0))
 	g := newRead(t)
 	if n, err := g.poll(r, 0); n != 0 || err != nil {
@@ -429,8 +430,8 @@ func TestALargeValueIsRead(t *testing.T) {
 	w := client(t, b.addr, kgo.ProducerBatchMaxBytes(12<<20), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	produce(t, w, topic, 0, record.Record{Value: large}, record.Record{Value: []byte("small")})
 	cfg := b.config(topic)
-	if bound := cfg.MemoryBound(); bound < int64(len(large)) || bound > 1<<30 {
-		t.Errorf("the memory bound is %d", bound)
+	if one, three := cfg.MemoryBound(1), cfg.MemoryBound(3); one < int64(len(large)) || one > 1<<30 || three <= one {
+		t.Errorf("the memory bounds are %d and %d", one, three)
 	}
 	r := open(t, newSource(t, cfg), at(0))
 	g := newRead(t)

@@ -43,13 +43,28 @@ func (p *pool[T]) get(n int) []T {
 	return make([]T, n)
 }
 
+// put takes a slice back, if it fits without throwing a larger one away.
 func (p *pool[T]) put(s []T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.free) < keepSlices && p.held+cap(s) <= p.limit {
-		p.free = append(p.free, s)
-		p.held += cap(s)
+	if cap(s) > p.limit {
+		return
 	}
+	for len(p.free) == keepSlices || p.held+cap(s) > p.limit {
+		smallest := -1
+		for i := range p.free {
+			if cap(p.free[i]) < cap(s) && (smallest < 0 || cap(p.free[i]) < cap(p.free[smallest])) {
+				smallest = i
+			}
+		}
+		if smallest < 0 {
+			return
+		}
+		p.held -= cap(p.free[smallest])
+		p.free = slices.Delete(p.free, smallest, smallest+1)
+	}
+	p.free = append(p.free, s)
+	p.held += cap(s)
 }
 
 // fetchMemory is the pool that kgo decodes fetches into. kgo gives the slices back when every record in them was recycled.

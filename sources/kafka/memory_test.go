@@ -16,21 +16,29 @@ func TestAPoolKeepsNoMoreThanItsLimit(t *testing.T) {
 		t.Fatalf("got %d", len(s))
 	}
 	p.put(make([]byte, 60))
-	p.put(make([]byte, 60)) // over the limit: dropped
+	p.put(make([]byte, 60)) // over the limit, and no larger: dropped
 	if p.held != 60 || len(p.free) != 1 {
 		t.Fatalf("holds %d in %d slices", p.held, len(p.free))
 	}
-	if s := p.get(61); cap(s) != 61 || p.held != 60 {
+	p.put(make([]byte, 70)) // larger: it takes the place of the other
+	p.put(make([]byte, 101))
+	if p.held != 70 || len(p.free) != 1 {
+		t.Fatalf("holds %d in %d slices", p.held, len(p.free))
+	}
+	if s := p.get(71); cap(s) != 71 || p.held != 70 {
 		t.Fatalf("got %d, holds %d", cap(s), p.held)
 	}
-	if s := p.get(50); cap(s) != 60 || p.held != 0 || len(p.free) != 0 {
+	if s := p.get(50); cap(s) != 70 || p.held != 0 || len(p.free) != 0 {
 		t.Fatalf("got %d, holds %d in %d", cap(s), p.held, len(p.free))
 	}
 	for range keepSlices + 5 {
 		p.put(make([]byte, 1))
 	}
-	if len(p.free) != keepSlices {
-		t.Fatalf("holds %d slices", len(p.free))
+	for range 3 {
+		p.put(make([]byte, 2))
+	}
+	if len(p.free) != keepSlices || p.held != keepSlices+3 {
+		t.Fatalf("holds %d in %d slices", p.held, len(p.free))
 	}
 }
 
@@ -98,14 +106,5 @@ func TestArrival(t *testing.T) {
 	}
 	if got := arrival(&kgo.Record{Timestamp: time.UnixMilli(7), Attrs: none}); got != record.NoTime {
 		t.Errorf("got %v for a format without timestamps", got)
-	}
-}
-
-func TestBackoffIsCapped(t *testing.T) {
-	t.Parallel()
-	for failures, want := range map[int]time.Duration{1: 50 * time.Millisecond, 2: 100 * time.Millisecond, 5: 800 * time.Millisecond, 6: time.Second, 1000: time.Second} {
-		if got := backoff(failures); got != want {
-			t.Errorf("after %d failures: %v, want %v", failures, got, want)
-		}
 	}
 }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/internal/kafkaclient"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources"
 )
@@ -16,8 +18,9 @@ import (
 // reader reads the partitions it was opened with. Records pass three places: the buffer of the client, which fetches ahead; the queue,
 // what was taken from the client at once so that it can fetch the next answer meanwhile; the batches that are out.
 type reader struct {
-	*session
-	id      topicID
+	session
+	cfg     Config
+	id      kafkaclient.TopicID
 	inflate *inflater
 	records pool[record.Record]
 
@@ -51,7 +54,7 @@ type fetched struct {
 // Open implements sources.Source. The reader reads at exactly the given positions, or fails: see the package documentation.
 // Errors as Info.
 func (s *Source) Open(ctx context.Context, from map[int32]record.Position) (sources.Reader, error) {
-	r := &reader{records: pool[record.Record]{limit: keepRecords}}
+	r := &reader{cfg: s.cfg, records: pool[record.Record]{limit: keepRecords}}
 	at := make(map[int32]kgo.Offset, len(from))
 	for p, pos := range from {
 		next, ok := pos.Int64()
@@ -64,10 +67,11 @@ func (s *Source) Open(ctx context.Context, from map[int32]record.Position) (sour
 	slices.SortFunc(r.cursors, func(a, b *cursor) int { return int(a.partition) - int(b.partition) })
 
 	memory := newFetchMemory()
-	if err := r.find(ctx, s.cfg, memory); err != nil {
+	topic, err := r.find(ctx, s, memory)
+	if err != nil {
 		return nil, err
 	}
-	session, err := s.cfg.session(
+	session, err := s.session(
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.cfg.Topic: at}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -75,7 +79,7 @@ func (s *Source) Open(ctx context.Context, from map[int32]record.Position) (sour
 		kgo.FetchMaxWait(s.cfg.MaxWait),
 		kgo.FetchMaxBytes(s.cfg.FetchBytes),
 		kgo.FetchMaxPartitionBytes(s.cfg.PartitionBytes),
-		kgo.MaxConcurrentFetches(s.cfg.Fetches),
+		kgo.MaxConcurrentFetches(max(1, cmp.Or(s.cfg.Fetches, topic.Brokers))),
 		kgo.WithPools(memory),
 		kgo.WithDecompressor(r.inflate),
 	)
@@ -88,28 +92,28 @@ func (s *Source) Open(ctx context.Context, from map[int32]record.Position) (sour
 
 // find checks that the topic and its partitions are there, and takes the id and the decompressor of the client that asked: a client's
 // own decompressor is bounded by MaxDecompressBatchBytes, which no exported constructor gives.
-func (r *reader) find(ctx context.Context, cfg Config, memory *fetchMemory) error {
-	q, err := cfg.session(kgo.WithPools(memory))
+func (r *reader) find(ctx context.Context, s *Source, memory *fetchMemory) (kafkaclient.Topic, error) {
+	q, err := s.session(kgo.WithPools(memory))
 	if err != nil {
-		return err
+		return kafkaclient.Topic{}, err
 	}
-	defer q.cl.Close()
-	t, err := q.start(ctx)
+	defer q.Close()
+	t, err := q.Find(ctx)
 	if err != nil {
-		return err
+		return kafkaclient.Topic{}, err
 	}
 	for _, c := range r.cursors {
-		if !slices.Contains(t.partitions, c.partition) {
-			return codes.New(codes.TopicMissing, "topic %q has no partition %d; it has %d", cfg.Topic, c.partition, len(t.partitions))
+		if !slices.Contains(t.Partitions, c.partition) {
+			return kafkaclient.Topic{}, codes.New(codes.TopicMissing, "topic %q has no partition %d; it has %d", q.Topic, c.partition, len(t.Partitions))
 		}
 	}
-	within, ok := q.cl.OptValue(kgo.WithDecompressor).(kgo.Decompressor)
+	within, ok := q.Client.OptValue(kgo.WithDecompressor).(kgo.Decompressor)
 	if !ok {
-		return codes.New(codes.Internal, "the Kafka client has no decompressor")
+		return kafkaclient.Topic{}, codes.New(codes.Internal, "the Kafka client has no decompressor")
 	}
-	r.id = t.id
-	r.inflate = &inflater{within: within, memory: memory, limit: int64(cfg.InflateBytes)}
-	return nil
+	r.id = t.ID
+	r.inflate = &inflater{within: within, memory: memory, limit: int64(s.cfg.InflateBytes)}
+	return t, nil
 }
 
 // Poll implements sources.Reader.
@@ -172,7 +176,7 @@ func (r *reader) deliver(limit int) ([]record.Batch, error) {
 // fetch takes what the client has, or waits for it at most MaxWait. It says whether there may be something to deliver.
 func (r *reader) fetch(ctx context.Context) bool {
 	//lint:ignore SA1012 nil is how kgo is asked for no more than what is buffered
-	fetches := r.cl.PollRecords(nil, -1)
+	fetches := r.Client.PollRecords(nil, -1)
 	if len(fetches) > 0 {
 		return r.takeAll(ctx, fetches)
 	}
@@ -181,7 +185,7 @@ func (r *reader) fetch(ctx context.Context) bool {
 	if !r.mayWait(cancel) {
 		return true
 	}
-	found := r.takeAll(ctx, r.cl.PollRecords(wait, -1))
+	found := r.takeAll(ctx, r.Client.PollRecords(wait, -1))
 	return r.woken() || found
 }
 
@@ -191,6 +195,12 @@ func (r *reader) takeAll(ctx context.Context, fetches kgo.Fetches) (found bool) 
 	for i := range fetches {
 		for j := range fetches[i].Topics {
 			t := &fetches[i].Topics[j]
+			// The client takes the id from its first metadata, which may be that of a topic recreated since the reader was opened.
+			if is := kafkaclient.TopicID(t.TopicID); is != r.id && is != (kafkaclient.TopicID{}) {
+				found = true
+				r.fail(r.cfg.recreated(r.id, is))
+				continue
+			}
 			for k := range t.Partitions {
 				p := &t.Partitions[k]
 				if t.Topic == "" && (errors.Is(p.Err, context.DeadlineExceeded) || errors.Is(p.Err, context.Canceled)) {
@@ -284,12 +294,12 @@ func (r *reader) cursor(partition int32) *cursor {
 // Pause implements sources.Reader.
 func (r *reader) Pause(partitions ...int32) {
 	r.setPaused(true, partitions)
-	r.cl.PauseFetchPartitions(map[string][]int32{r.cfg.Topic: partitions})
+	r.Client.PauseFetchPartitions(map[string][]int32{r.cfg.Topic: partitions})
 }
 
 // Resume implements sources.Reader.
 func (r *reader) Resume(partitions ...int32) {
-	r.cl.ResumeFetchPartitions(map[string][]int32{r.cfg.Topic: partitions})
+	r.Client.ResumeFetchPartitions(map[string][]int32{r.cfg.Topic: partitions})
 	r.setPaused(false, partitions)
 }
 
@@ -314,7 +324,7 @@ func (r *reader) Close() error {
 	r.endWait()
 	r.mu.Unlock()
 	if !closed {
-		r.cl.Close()
+		r.Client.Close()
 	}
 	return nil
 }

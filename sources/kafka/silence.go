@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/internal/kafkaclient"
 	"github.com/weirstream/weir/sources"
 )
 
@@ -27,8 +28,8 @@ type silence struct {
 func (r *reader) ask(ctx context.Context) (empty bool, err error) {
 	within, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	t, err := r.describe(within)
-	if err != nil || t.id != r.id {
+	t, err := r.Describe(within)
+	if err != nil || t.ID != r.id {
 		return false, r.noTopic(ctx, t, err)
 	}
 	r.silence.absentSince = time.Time{}
@@ -68,15 +69,15 @@ func (r *reader) reading() (cursors []*cursor, partitions []int32) {
 }
 
 // noTopic judges an answer in which the topic is absent or another one.
-func (r *reader) noTopic(ctx context.Context, t topic, err error) error {
+func (r *reader) noTopic(ctx context.Context, t kafkaclient.Topic, err error) error {
 	switch {
 	case err == nil:
-		return r.cfg.recreated(r.id, t.id)
+		return r.cfg.recreated(r.id, t.ID)
 	case !errors.Is(err, kerr.UnknownTopicOrPartition):
 		return r.unanswered(ctx, err)
 	case r.silence.absentSince.IsZero():
 		r.silence.absentSince = time.Now()
-	case time.Since(r.silence.absentSince) > graceForNewTopics:
+	case kafkaclient.GraceOver(r.silence.absentSince):
 		return codes.New(codes.TopicMissing, "topic %q (id %s) was deleted while it was read", r.cfg.Topic, r.id)
 	}
 	return nil
@@ -85,8 +86,8 @@ func (r *reader) noTopic(ctx context.Context, t topic, err error) error {
 // probe fetches a partition at its position, apart from the client. If what stands there holds no record, the position moves over it;
 // if it holds one, the client is about to deliver it.
 func (r *reader) probe(ctx context.Context, c *cursor) error {
-	leader, _, err := r.cl.PartitionLeader(r.cfg.Topic, c.partition)
-	if err != nil {
+	leader, _, err := r.Client.PartitionLeader(r.cfg.Topic, c.partition)
+	if err != nil || leader < 0 { // below 0: not known yet
 		return err
 	}
 	req := kmsg.NewPtrFetchRequest()
@@ -98,7 +99,7 @@ func (r *reader) probe(ctx context.Context, c *cursor) error {
 	rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes = c.partition, c.next, r.cfg.PartitionBytes
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
-	kresp, err := r.cl.Broker(int(leader)).RetriableRequest(ctx, req)
+	kresp, err := r.Client.Broker(int(leader)).RetriableRequest(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (r *reader) probe(ctx context.Context, c *cursor) error {
 		Partition:          c.partition,
 	}
 	found, next := kgo.ProcessFetchPartition(opts, &resp.Topics[0].Partitions[0], r.inflate.within, nil)
-	if found.Err == nil && len(found.Records) == 0 && next > c.next && r.cl.BufferedFetchRecords() == 0 {
+	if found.Err == nil && len(found.Records) == 0 && next > c.next && r.Client.BufferedFetchRecords() == 0 {
 		c.next = next
 		r.enqueue(fetched{cursor: c, next: next})
 	}
@@ -143,7 +144,7 @@ func (r *reader) unanswered(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, kgo.ErrClientClosed) {
 		return nil
 	}
-	err = r.cfg.unreachable(ctx, r.trouble, err)
+	err = r.Unreachable(ctx, err)
 	if codes.Has(err, codes.AccessDenied) {
 		return err
 	}
@@ -169,8 +170,8 @@ func (r *reader) fault(ctx context.Context, c *cursor, err error) error {
 		return nil
 	case errors.Is(err, kgo.ErrClientClosed):
 		return sources.ErrClosed
-	case r.cfg.denied(err) != nil:
-		return r.cfg.denied(err)
+	case r.Denied(err) != nil:
+		return r.Denied(err)
 	case c == nil:
 		return codes.New(codes.BrokerRefused, "topic %q: %w", r.cfg.Topic, err)
 	case errors.Is(err, kerr.OffsetOutOfRange):
@@ -181,7 +182,7 @@ func (r *reader) fault(ctx context.Context, c *cursor, err error) error {
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
 		within, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		if t, err := r.describe(within); err != nil || t.id != r.id {
+		if t, err := r.Describe(within); err != nil || t.ID != r.id {
 			return r.noTopic(ctx, t, err)
 		}
 		return nil
@@ -197,8 +198,8 @@ func (r *reader) fault(ctx context.Context, c *cursor, err error) error {
 func (r *reader) lost(ctx context.Context, c *cursor) error {
 	within, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if t, err := r.describe(within); err == nil && t.id != r.id {
-		return r.cfg.recreated(r.id, t.id)
+	if t, err := r.Describe(within); err == nil && t.ID != r.id {
+		return r.cfg.recreated(r.id, t.ID)
 	}
 	only := []int32{c.partition}
 	starts, err := r.offsets(within, only, startOffset, anyRecord)
