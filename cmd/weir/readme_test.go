@@ -85,7 +85,7 @@ func runBlock(t *testing.T, dir, text string) int {
 			continue
 		}
 		ran++
-		if strings.HasPrefix(line, "weir broker") {
+		if strings.HasPrefix(line, "weir broker") || strings.HasPrefix(line, "weir serve") {
 			serve(t, dir, strings.Fields(line)[1:])
 			continue
 		}

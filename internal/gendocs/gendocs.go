@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/server"
 )
 
 // Files maps each generated file, by its path below the root of the project, to the bytes it must hold.
@@ -14,6 +15,7 @@ func Files() map[string][]byte {
 	return map[string][]byte{
 		"docs/errors.md":        errorsPage(),
 		"docs/flow.schema.json": flow.Schema(nil),
+		"docs/openapi.json":     server.OpenAPI(),
 	}
 }
 

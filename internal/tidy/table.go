@@ -172,7 +172,7 @@ var Table = []Row{
 		Why: "Runs all three modes and compares them."},
 	{Package: "internal/bench", Imports: []string{"*"}, Vendors: append([]string{xxh3}, franz...),
 		Why: "Its baselines are the loops that a user would write by hand against the vendors."},
-	{Package: "internal/gendocs", Imports: with("metrics"),
+	{Package: "internal/gendocs", Imports: with("metrics", "server"),
 		Why: "Generates docs from the catalogues."},
 	{Package: "internal/gendocs/cmd", Imports: []string{"internal/gendocs"},
 		Why: "The command for it."},
