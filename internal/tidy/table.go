@@ -148,7 +148,7 @@ var Table = []Row{
 		Why: "The kit of actor tests works on any actor of the shell."},
 
 	// Surfaces.
-	{Package: "server", Imports: with("sources", "sinks", "control", "checkpoint", "metrics", "actors", "batch"),
+	{Package: "server", Imports: with("sources", "sinks", "control", "checkpoint", "metrics", "actors", "batch"), TestVendors: []string{jsonschema},
 		Why: "Shows what the drivers report."},
 	{Package: "weirtest", Imports: []string{"*"},
 		Why: "The kit of flow authors runs the real engine."},
