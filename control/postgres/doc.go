@@ -7,8 +7,8 @@
 //   - An effect holds FOR KEY SHARE on the lease row. A heartbeat changes no key column and never waits for it; a take-over changes the
 //     fence token, which is a key column, and does. Several effects may run under one lease at once.
 //   - Fenced is one statement, a function: lock, verify, effects, commit. Everything arrives before anything is locked, so a client that is
-//     stopped or cut off while it sends holds up nobody. Above BulkRows publications they are copied into a temporary table first, before
-//     the lease is touched.
+//     stopped or cut off while it sends holds up nobody. More than BulkRows publications are copied before the lease is locked, verified
+//     and the transaction committed; nothing of them can be seen until then.
 //   - Server-side time-outs of at most half a term bound how long a client that stops in the middle of a transaction, or queues for a lock,
 //     can be in the way. They are set on every connection, and verified; so is synchronous_commit.
 //   - A write whose answer is lost is unknown, not failed: StoreUnavailable, which is not a refusal. A deadlock or a serialisation failure

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,7 +26,8 @@ const callFenced = `SELECT weir.fenced($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 
 // maxFlat is the most bytes of values that are sent as one array.
 const maxFlat = 64 << 20
 
-// Fenced is control.Effects': one statement, which is one round trip; with many publications a transaction that copies them first.
+// Fenced is control.Effects': one statement, which is one round trip; with many publications a
+// transaction that copies them first.
 func (s *Store) Fenced(ctx context.Context, l control.Lease, effects ...control.Effect) error {
 	if err := control.CheckEffects(l, effects); err != nil {
 		return err
@@ -33,10 +35,15 @@ func (s *Store) Fenced(ctx context.Context, l control.Lease, effects ...control.
 	c := newCall(effects, s.cfg.BulkRows)
 	var moved []string
 	err := s.write(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		if c.staged == nil {
-			return conn.QueryRow(ctx, callFenced, c.args(l, s.lockMillis(l.TTL))...).Scan(&moved)
+		switch {
+		case c.staged != nil:
+			return s.fencedCopied(ctx, conn, l, c, &moved)
+		case len(c.kinds) == 1 && c.kinds[0] == kindDeliver && s.lockMillis(l.TTL) == "":
+			if done, err := delivered(ctx, conn, l, c.events); done || err != nil {
+				return err
+			}
 		}
-		return s.fencedStaged(ctx, conn, l, c, &moved)
+		return conn.QueryRow(ctx, callFenced, c.args(l, s.lockMillis(l.TTL))...).Scan(&moved)
 	})
 	if err != nil {
 		return s.fail(ctx, fmt.Sprintf("effects under lease %q", l.Name), refusal(err, l))
@@ -66,7 +73,7 @@ type call struct {
 func newCall(effects []control.Effect, bulk int) *call {
 	c := &call{}
 	if all := publications(effects); len(all) > bulk || bytesOf(all) > maxFlat {
-		c.staged = all
+		c.staged = inOrder(all)
 	}
 	for _, e := range effects {
 		switch e := e.(type) {
@@ -124,6 +131,7 @@ func (c *call) publish(all []control.Publication) {
 		}
 		return
 	}
+	all = inOrder(all)
 	from := len(c.keys)
 	sums := make([]byte, 0, sha256.Size*len(all))
 	for i := range all {
@@ -148,40 +156,116 @@ func some[T any](list []T) []T {
 	return list
 }
 
+// deliverOnly is fenced for the commonest effect, which the planner makes cheaper than a function. l locks; ok reads the clock on what was
+// locked, after any wait; nothing is changed unless ok has a row.
+const deliverOnly = `WITH l AS MATERIALIZED (SELECT owner, fence_token, until FROM weir.leases WHERE name = $1 FOR KEY SHARE),
+	ok AS MATERIALIZED (SELECT FROM l WHERE owner = $2 AND fence_token = $3 AND until > clock_timestamp()),
+	d AS MATERIALIZED (SELECT id FROM weir.outbox WHERE id = ANY ($4) AND delivered IS NULL AND EXISTS (SELECT FROM ok) ORDER BY id FOR NO KEY UPDATE),
+	u AS (UPDATE weir.outbox o SET delivered = clock_timestamp() WHERE o.id = ANY (ARRAY (SELECT id FROM d)) RETURNING 1)
+	SELECT (SELECT count(*) FROM ok), (SELECT count(*) FROM u)`
+
+const deliverOne = `WITH l AS MATERIALIZED (SELECT owner, fence_token, until FROM weir.leases WHERE name = $1 FOR KEY SHARE),
+	ok AS MATERIALIZED (SELECT FROM l WHERE owner = $2 AND fence_token = $3 AND until > clock_timestamp()),
+	u AS (UPDATE weir.outbox SET delivered = clock_timestamp() WHERE id = $4 AND delivered IS NULL AND EXISTS (SELECT FROM ok) RETURNING 1)
+	SELECT (SELECT count(*) FROM ok), (SELECT count(*) FROM u)`
+
+// delivered does that. done is false when something is out of the ordinary (the lease is lost, an event is delivered already or missing); then
+// the function fenced explains it.
+func delivered(ctx context.Context, conn *pgx.Conn, l control.Lease, ids []int64) (done bool, err error) {
+	query, arg := deliverOnly, any(ids)
+	if len(ids) == 1 {
+		query, arg = deliverOne, ids[0]
+	}
+	var ok, n int
+	err = conn.QueryRow(ctx, query, l.Name, l.Owner, int64(l.Token), arg).Scan(&ok, &n)
+	return ok == 1 && n == len(ids), err
+}
+
 const createStaged = `CREATE TEMPORARY TABLE IF NOT EXISTS weir_staged (key text COLLATE "C" NOT NULL, value bytea NOT NULL, digest bytea NOT NULL, run_id text COLLATE "C" NOT NULL) ON COMMIT DELETE ROWS`
 
-// fencedStaged copies the publications into the session's temporary table, then locks the lease and runs the effects in one flush with the commit.
-func (s *Store) fencedStaged(ctx context.Context, conn *pgx.Conn, l control.Lease, c *call, moved *[]string) error {
+// fencedCopied copies the publications, then locks and verifies the lease, runs the other effects and commits in one flush: while much is
+// on its way the lease is not locked, and nothing can be seen before the commit. It first copies straight into the table; when a key is
+// there already, into the session's temporary table, and publishes what is absent.
+func (s *Store) fencedCopied(ctx context.Context, conn *pgx.Conn, l control.Lease, c *call, moved *[]string) error {
+	err := s.copied(ctx, conn, l, c, pgx.Identifier{"weir", "publications"}, moved)
+	if stateOf(err) == "23505" {
+		err = s.copied(ctx, conn, l, c, pgx.Identifier{"pg_temp", "weir_staged"}, moved)
+	}
+	return err
+}
+
+func (s *Store) copied(ctx context.Context, conn *pgx.Conn, l control.Lease, c *call, table pgx.Identifier, moved *[]string) (err error) {
+	defer func() {
+		if err != nil {
+			endTransaction(ctx, conn)
+		}
+	}()
 	begin := &pgx.Batch{}
 	begin.Queue("BEGIN")
 	begin.Queue(createStaged)
-	if lock := s.lockMillis(l.TTL); lock != "" {
-		begin.Queue(`SELECT set_config('idle_in_transaction_session_timeout', $1, true)`, lock)
+	// Who stops while he copies holds the keys that he has inserted.
+	begin.Queue(`SELECT set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true)`, millis(min(l.TTL, s.cfg.TTL)/2))
+	begin.Queue(`SELECT weir.verify($1, $2, $3)`, l.Name, l.Owner, int64(l.Token))
+	if err := conn.SendBatch(ctx, begin).Close(); err != nil {
+		return err
 	}
-	err := conn.SendBatch(ctx, begin).Close()
-	if err == nil {
-		err = s.step("copy", conn)
+	if err := s.step("copy", conn); err != nil {
+		return err
 	}
-	if err == nil {
-		_, err = conn.CopyFrom(ctx, pgx.Identifier{"pg_temp", "weir_staged"}, []string{"key", "value", "digest", "run_id"}, pgx.CopyFromSlice(len(c.staged), func(i int) ([]any, error) {
-			p := &c.staged[i]
-			sum := sha256.Sum256(p.Value)
-			return []any{p.Key, p.Value, sum[:], p.RunID}, nil
-		}))
+	if _, err := conn.CopyFrom(ctx, table, []string{"key", "value", "digest", "run_id"}, &copying{all: c.staged}); err != nil {
+		return err
 	}
-	if err == nil {
-		err = s.step("commit", conn)
+	if err := s.step("commit", conn); err != nil {
+		return err
 	}
-	if err == nil {
-		end := &pgx.Batch{}
-		end.Queue(callFenced, c.args(l, s.lockMillis(l.TTL))...).QueryRow(func(row pgx.Row) error { return row.Scan(moved) })
-		end.Queue("COMMIT")
-		err = conn.SendBatch(ctx, end).Close()
+	end := &pgx.Batch{}
+	end.Queue(callFenced, c.withStaged(table[0] == "pg_temp").args(l, s.lockMillis(l.TTL))...).QueryRow(func(row pgx.Row) error { return row.Scan(moved) })
+	end.Queue("COMMIT")
+	return conn.SendBatch(ctx, end).Close()
+}
+
+// withStaged is the call with or without the publication of what is staged.
+func (c *call) withStaged(keep bool) *call {
+	i := slices.Index(c.kinds, kindStaged)
+	if keep || i < 0 {
+		return c
 	}
-	if err != nil {
-		endTransaction(ctx, conn)
+	d := *c
+	d.kinds, d.from, d.to = without(c.kinds, i), without(c.from, i), without(c.to, i)
+	d.runs, d.phases, d.errors = without(c.runs, i), without(c.phases, i), without(c.errors, i)
+	return &d
+}
+
+func without[T any](list []T, i int) []T { return slices.Delete(slices.Clone(list), i, i+1) }
+
+// copying feeds publications to COPY.
+type copying struct {
+	all    []control.Publication
+	sum    [sha256.Size]byte
+	values [4]any
+	next   int
+}
+
+func (c *copying) Next() bool { c.next++; return c.next <= len(c.all) }
+
+func (c *copying) Values() ([]any, error) {
+	p := &c.all[c.next-1]
+	c.sum = sha256.Sum256(p.Value)
+	c.values = [4]any{p.Key, p.Value, c.sum[:], p.RunID}
+	return c.values[:], nil
+}
+
+func (c *copying) Err() error { return nil }
+
+// inOrder is publications in the order of their keys.
+func inOrder(all []control.Publication) []control.Publication {
+	byKey := func(a, b control.Publication) int { return strings.Compare(a.Key, b.Key) }
+	if slices.IsSortedFunc(all, byKey) {
+		return all
 	}
-	return err
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, byKey)
+	return all
 }
 
 // endTransaction rolls back a transaction whose error is known already. If that fails, the connection is gone, and the transaction with it.

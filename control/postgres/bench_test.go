@@ -1,0 +1,247 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/internal/pgtest"
+)
+
+// The benchmarks compare with what somebody would write by hand against the same server, with the same durability. Contestants take turns, and the
+// ratio is the median over the rounds: within a round both have met the same machine.
+
+const rounds = 9
+
+// contestant does one unit of work, on its own connection.
+type contestant struct {
+	name string
+	// work is called with the number of the worker and of the call.
+	work func(ctx context.Context, worker, n int) error
+}
+
+// duel reports the rate of each, in units a second, and the median ratio of the first to every other.
+func duel(b *testing.B, workers int, each time.Duration, units float64, all ...contestant) {
+	b.Helper()
+	rates := make([][]float64, len(all))
+	var calls atomic.Int64
+	for round := range rounds {
+		for k := range all {
+			i := k
+			if round%2 == 1 {
+				i = len(all) - 1 - k
+			}
+			rates[i] = append(rates[i], units*rate(b, workers, each, &calls, all[i].work))
+		}
+	}
+	for i, c := range all {
+		b.ReportMetric(median(rates[i]), c.name+"/s")
+		if i > 0 {
+			ratios := make([]float64, rounds)
+			for r := range ratios {
+				ratios[r] = rates[0][r] / rates[i][r]
+			}
+			b.ReportMetric(median(ratios), "×"+c.name)
+		}
+	}
+}
+
+func rate(b *testing.B, workers int, each time.Duration, calls *atomic.Int64, work func(ctx context.Context, worker, n int) error) float64 {
+	b.Helper()
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	began := time.Now()
+	for w := range workers {
+		wg.Go(func() {
+			for time.Since(began) < each {
+				if err := work(b.Context(), w, int(calls.Add(1))); err != nil {
+					b.Error(err)
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return float64(done.Load()) / time.Since(began).Seconds()
+}
+
+func median(xs []float64) float64 {
+	s := slices.Sorted(slices.Values(xs))
+	return s[len(s)/2]
+}
+
+// bare are connections as the store's, but outside of it.
+func bare(b *testing.B, s *Store, n int) []*pgx.Conn {
+	b.Helper()
+	out := make([]*pgx.Conn, n)
+	for i := range out {
+		conn, err := pgx.ConnectConfig(b.Context(), s.pool.Config().ConnConfig)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = conn.Close(context.Background()) })
+		out[i] = conn
+	}
+	return out
+}
+
+// A fenced effect of one row (an event is delivered), beside a bare update of one row, and beside the same effect in four round trips.
+func BenchmarkFencedEffect(b *testing.B) {
+	for _, workers := range []int{1, 8} {
+		b.Run(fmt.Sprintf("connections=%d", workers), func(b *testing.B) {
+			db := place(b)
+			s := open(b, db, Config{TTL: time.Minute})
+			conns, super := bare(b, s, workers), pgtest.Connect(b, db.Super)
+			const events = 1 << 16
+			run(b, super, `INSERT INTO weir.outbox (kind, run_id, created) SELECT 'k', 'r', now() FROM generate_series(1, $1)`, events)
+			run(b, super, `VACUUM ANALYZE weir.outbox`)
+			leases := make([]control.Lease, workers)
+			for w := range leases {
+				l, err := s.Acquire(b.Context(), fmt.Sprint("job", w), "a", time.Hour)
+				if err != nil {
+					b.Fatal(err)
+				}
+				leases[w] = l
+			}
+			id := func(n int) int64 { return int64(n%events) + 1 }
+			const update = `UPDATE weir.outbox SET delivered = clock_timestamp() WHERE id = $1`
+			four := func(ctx context.Context, w, n int) error {
+				conn := conns[w]
+				if _, err := conn.Exec(ctx, "BEGIN"); err != nil {
+					return err
+				}
+				if _, err := conn.Exec(ctx, `SELECT weir.hold($1, 'a', $2)`, leases[w].Name, int64(leases[w].Token)); err != nil {
+					return err
+				}
+				if _, err := conn.Exec(ctx, update, id(n)); err != nil {
+					return err
+				}
+				_, err := conn.Exec(ctx, "COMMIT")
+				return err
+			}
+			for b.Loop() {
+				duel(b, workers, 150*time.Millisecond, 1,
+					contestant{"fenced", func(ctx context.Context, w, n int) error {
+						return s.Fenced(ctx, leases[w], deliverAgain(id(n)))
+					}},
+					contestant{"bare", func(ctx context.Context, w, n int) error {
+						_, err := conns[w].Exec(ctx, update, id(n))
+						return err
+					}},
+					contestant{"four", four})
+				run(b, super, `UPDATE weir.outbox SET delivered = NULL`)
+			}
+		})
+	}
+}
+
+// deliverAgain delivers an event. Ids come round after 65,536 calls; then the row is delivered already, and nothing is written.
+func deliverAgain(id int64) control.Effect { return control.Deliver{EventIDs: []int64{id}} }
+
+// Publish-if-absent beside a bare insert of the same rows into a table of the same shape: by unnest, and by COPY.
+func BenchmarkPublish(b *testing.B) {
+	for _, rows := range []int{1000, 10000} {
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			db := place(b)
+			s := open(b, db, Config{TTL: time.Minute})
+			conn, super := bare(b, s, 1)[0], pgtest.Connect(b, db.Super)
+			run(b, super, `CREATE TABLE public.bare (LIKE weir.publications INCLUDING ALL); GRANT ALL ON public.bare TO weir_runtime`)
+			l, err := s.Acquire(b.Context(), "job", "a", time.Hour)
+			if err != nil {
+				b.Fatal(err)
+			}
+			plain := func(ctx context.Context, _, n int) error {
+				c := newCall([]control.Effect{many(fmt.Sprintf("b%07d/", n), rows)}, rows)
+				_, err := conn.Exec(ctx, `INSERT INTO public.bare (key, value, digest, run_id) SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::text[])`, c.keys, c.values, c.digests, c.publishers)
+				return err
+			}
+			if rows > s.cfg.BulkRows {
+				plain = func(ctx context.Context, _, n int) error {
+					c := newCall([]control.Effect{many(fmt.Sprintf("b%07d/", n), rows)}, rows)
+					_, err := conn.CopyFrom(ctx, pgx.Identifier{"public", "bare"}, []string{"key", "value", "digest", "run_id"}, pgx.CopyFromSlice(rows, func(i int) ([]any, error) {
+						return []any{c.keys[i], c.values[i], c.digests[i], c.publishers[i]}, nil
+					}))
+					return err
+				}
+			}
+			for b.Loop() {
+				duel(b, 1, 400*time.Millisecond, float64(rows),
+					contestant{"publish", func(ctx context.Context, _, n int) error {
+						return s.Fenced(ctx, l, many(fmt.Sprintf("p%07d/", n), rows))
+					}},
+					contestant{"bare", plain})
+			}
+		})
+	}
+}
+
+// Events from claim to delivered, fifty at a time, beside the loop that a queue of jobs would be written as by hand: take with SKIP LOCKED,
+// mark as taken, mark as done.
+func BenchmarkOutbox(b *testing.B) {
+	for _, workers := range []int{1, 2, 4, 8} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			db := place(b)
+			s := open(b, db, Config{TTL: time.Minute})
+			super := pgtest.Connect(b, db.Super)
+			l, err := s.Acquire(b.Context(), "job", "a", time.Hour)
+			if err != nil {
+				b.Fatal(err)
+			}
+			const events = 20000
+			var rates []float64
+			for b.Loop() {
+				for range 5 {
+					run(b, super, `TRUNCATE weir.outbox`)
+					run(b, super, `INSERT INTO weir.outbox (kind, run_id, created) SELECT 'k', 'r', now() FROM generate_series(1, $1)`, events)
+					run(b, super, `VACUUM ANALYZE weir.outbox`)
+					rates = append(rates, drain(b, s, l, workers, events))
+				}
+			}
+			b.ReportMetric(median(rates), "rows/s")
+		})
+	}
+}
+
+// drain claims and delivers everything, and returns the rows a second.
+func drain(b *testing.B, s *Store, l control.Lease, workers, events int) float64 {
+	b.Helper()
+	var wg sync.WaitGroup
+	var done atomic.Int64
+	began := time.Now()
+	for w := range workers {
+		wg.Go(func() {
+			for {
+				claimed, err := s.Claim(b.Context(), fmt.Sprint("w", w), 50)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if len(claimed) == 0 {
+					return
+				}
+				ids := make([]int64, len(claimed))
+				for i, e := range claimed {
+					ids[i] = e.ID
+				}
+				if err := s.Fenced(b.Context(), l, control.Deliver{EventIDs: ids}); err != nil {
+					b.Error(err)
+					return
+				}
+				done.Add(int64(len(ids)))
+			}
+		})
+	}
+	wg.Wait()
+	if done.Load() != int64(events) {
+		b.Errorf("%d of %d events", done.Load(), events)
+	}
+	return float64(events) / time.Since(began).Seconds()
+}
