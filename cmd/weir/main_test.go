@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirstream/weir/internal/fixture"
+	"github.com/weirstream/weir/internal/pgtest"
 )
 
 // The test binary is weir itself when this variable is set, so that the tests drive real processes.
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asWeir) != "" {
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(pgtest.Run(m, pgtest.Config{}))
 }
 
 // command prepares weir as a process in dir.

@@ -325,7 +325,7 @@ func TestWorkerSignals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlant(t, "")
-			write(t, p.dir, "snapshots/long.jsonl", lines(200_000))
+			write(t, p.dir, "snapshots/long.jsonl", lines(200_000/slowdown))
 			var ids []string
 			for i, snapshot := range []string{"long", "fixture", "fixture"} {
 				ids = append(ids, p.submit(t, fmt.Sprint(i), "ema", snapshot))
