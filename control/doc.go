@@ -1,7 +1,23 @@
-// Package control is the port of the control plane and its rules. This version holds the journal: the committed cut that a run
-// resumes from, the only truth about progress. A consumer group's offsets are a courtesy written after it.
+// Package control is the port of the control plane and its rules: the journal (the committed cut that a run resumes from, the only truth about
+// progress; a consumer group's offsets are a courtesy written after it), and beside it leases, effects, admission, outbox and reconciler, which
+// carry batch runs. ControlStore is all of it. What both stores must decide in the same way (the table of leases, the phases of runs, what
+// counts as an orphan) is a function here, so it is written once and tested without a store.
 //
-// # The whole loop of a caller
+// # A batch run
+//
+//	run, created, err := s.Admit(ctx, request)            // QUEUED, and its event in the outbox
+//	events, err := s.Claim(ctx, owner, 0)                 // a worker takes events in order
+//	lease, err := s.Acquire(ctx, RunLease(id), owner, ttl) // and the lease of one run after the other, renewed every ttl/3
+//	err = s.Fenced(ctx, lease, StartRun{RunID: id})       // RUNNING, or CANCELLED
+//	...                                                   // compute; write the artefact
+//	err = s.Fenced(ctx, lease, Publish{...}, FinishRun{...}, Deliver{...}) // one commit: published, SUCCEEDED, delivered
+//	err = s.Release(ctx, lease)
+//
+// A worker that dies leaves a RUNNING run without a valid lease and a claimed event; Reconcile makes both available again. One that was
+// only slow finds its token stale: Fenced runs nothing. Errors other than a refusal (Refused) leave it unknown whether a write stands: read
+// back (LookupRun, ListEvents) or ask again (Acquire, Admit and publications take what is there for an answer).
+//
+// # The whole loop of a caller of the journal
 //
 //	state, err := j.OpenRun(ctx, header)         // creates the run, or returns what it committed last
 //	for _, p := range state.Header.Partitions {
@@ -34,6 +50,4 @@
 // A run has one writer. Should two processes be given the same run id by mistake, the compare-and-set on the epoch decides: each
 // epoch is committed by exactly one of them, and the other is refused with JOURNAL_CONFLICT at its next commit. It never
 // interleaves, since the loser's state did not grow out of the winner's epoch.
-//
-// Leases, admission and the outbox will stand beside the journal in this package and in the same stores.
 package control

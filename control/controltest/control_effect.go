@@ -505,6 +505,9 @@ func checkEffectsAndTakeOver(p *plane) error {
 			}
 			return err
 		})
+		if err := errs[clients]; err != nil {
+			return fmt.Errorf("take-over: %w", err)
+		}
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}

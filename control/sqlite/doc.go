@@ -1,4 +1,4 @@
-// Package sqlite keeps the journal in one SQLite file: the embedded default, for one machine. It needs nothing installed and no cgo.
+// Package sqlite keeps the control plane in one SQLite file: the embedded default, for one machine. It needs nothing installed and no cgo.
 //
 // # What is promised, and by what
 //
@@ -18,6 +18,16 @@
 // One connection writes, so that commits of one process never wait for each other in SQLite's lock. Any number read, each from a
 // snapshot of its own; in WAL mode readers and the writer do not wait for each other. Another process's writer is waited for, for
 // BusyTimeout. Two processes on one run are told apart by the compare-and-set.
+//
+// # Leases and effects
+//
+// The lock of the file is the lock of every lease: a write transaction takes it before it reads a lease, and until its COMMIT nobody else takes
+// over, renews or publishes. The clock is that of the machine, which every process that can open the file shares; it is read after the lock is
+// held, so an effect that waited until its term had ended does not run. Times are integers. Two things differ from a database server. A
+// heartbeat waits for the transaction that another one is committing, effects of the same lease too; with transactions of milliseconds and a
+// ttl of seconds it does not matter. And nobody ends the transaction of a process that is stopped in its middle: others wait for BusyTimeout, are
+// told STORE_UNAVAILABLE, and go on when it was continued or killed; nothing is taken over meanwhile, so what it commits late is still under
+// its own valid fence.
 //
 // # The file
 //

@@ -81,6 +81,8 @@ const (
 // publish inserts what is absent, many rows by one statement, and compares the digests of what was there.
 func (t *txn) publish(all []control.Publication, now time.Time) error {
 	var args []any
+	var digests [maxBatch][sha256.Size]byte
+	at := any(now.UnixNano())
 	size := func(i int) int { return len(all[i].Value) }
 	for i := 0; i < len(all); {
 		b := 0
@@ -91,8 +93,8 @@ func (t *txn) publish(all []control.Publication, now time.Time) error {
 		i += len(batch)
 		args = args[:0]
 		for k := range batch {
-			digest := sha256.Sum256(batch[k].Value)
-			args = append(args, batch[k].Key, digest[:], batch[k].RunID, now.UnixNano(), batch[k].Value)
+			digests[k] = sha256.Sum256(batch[k].Value)
+			args = append(args, batch[k].Key, digests[k][:], batch[k].RunID, at, batch[k].Value)
 		}
 		n, err := t.exec("publish", t.s.st.publish[b], args...)
 		if err != nil {

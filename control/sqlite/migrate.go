@@ -66,7 +66,12 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.writable(ctx); err != nil {
 		return err
 	}
-	return s.st.prepare(ctx, s.writer)
+	if err := s.st.prepare(ctx, s.writer); err != nil {
+		return err
+	}
+	// From here on the writing connection does nothing but begin's transactions.
+	_, err = s.writer.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", min(attempt, s.cfg.BusyTimeout).Milliseconds()))
+	return err
 }
 
 // setWAL switches a file to WAL mode; one that is in it stays. When two processes switch a new file at once, SQLite refuses one of them

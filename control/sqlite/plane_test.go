@@ -311,6 +311,35 @@ func TestStoppedWriter(t *testing.T) {
 	}
 }
 
+// SQLite has no queue for its lock. A writer beside others that come again at once gets its turn all the same.
+func TestNoWriterStarves(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "weir.db")
+	quiet := open(t, Config{Path: path})
+	defer quiet.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	for i := range 4 {
+		s := open(t, Config{Path: path, BusyTimeout: time.Minute})
+		defer s.Close()
+		busy.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := s.Acquire(ctx, fmt.Sprintf("job-%d", i), "a", time.Hour); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 30 {
+		if _, err := quiet.Acquire(t.Context(), "quiet", "a", time.Hour); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	stop()
+	busy.Wait()
+}
+
 // A changed byte in a row is noticed by whatever reads the row.
 func TestDamagedRowsOfThePlane(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,9 @@ const (
 )
 
 // batches are how many rows one insert of quarantine or decisions takes. A commit uses the largest that it can fill.
-var batches = [...]int{64, 8, 1}
+var batches = [...]int{maxBatch, 8, 1}
+
+const maxBatch = 64
 
 // statements of the writing connection, prepared once.
 type statements struct {

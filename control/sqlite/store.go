@@ -234,7 +234,7 @@ func (s *Store) write(ctx context.Context, fn func(t *txn) error) error {
 	if err := s.step("begin"); err != nil {
 		return err
 	}
-	tx, err := s.writer.BeginTx(ctx, nil)
+	tx, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -265,6 +265,22 @@ type unknownError struct{ err error }
 
 func (e *unknownError) Error() string { return e.err.Error() }
 func (e *unknownError) Unwrap() error { return e.err }
+
+// attempt is how long SQLite tries to get the write lock before begin asks it again. SQLite waits longer and longer between its tries, up to
+// 100 ms, and has no queue: beside writers that come again at once, one with such pauses would hardly ever find the lock free. Asked again it
+// starts with pauses of a millisecond.
+const attempt = 20 * time.Millisecond
+
+// begin starts a transaction with the write lock, for which it waits for BusyTimeout.
+func (s *Store) begin(ctx context.Context) (*sql.Tx, error) {
+	deadline := time.Now().Add(s.cfg.BusyTimeout)
+	for {
+		tx, err := s.writer.BeginTx(ctx, nil)
+		if !isBusy(err) || !time.Now().Before(deadline) {
+			return tx, err
+		}
+	}
+}
 
 // read runs fn in one transaction that sees one consistent moment.
 func (s *Store) read(ctx context.Context, fn func(tx *sql.Tx) error) error {
