@@ -27,18 +27,25 @@ type contestant struct {
 	work func(ctx context.Context, worker, n int) error
 }
 
-// duel reports the rate of each, in units a second, and the median ratio of the first to every other.
-func duel(b *testing.B, workers int, each time.Duration, units float64, all ...contestant) {
+// duel reports the rate of each, in units a second, and the ratio of the first to every other: the median over the rounds. A round is
+// several short turns of each, so that a disk that is slow for a while is slow for all.
+func duel(b *testing.B, workers, turns int, turn time.Duration, units float64, all ...contestant) {
 	b.Helper()
 	rates := make([][]float64, len(all))
 	var calls atomic.Int64
-	for round := range rounds {
-		for k := range all {
-			i := k
-			if round%2 == 1 {
-				i = len(all) - 1 - k
+	for range rounds {
+		sums := make([]float64, len(all))
+		for k := range turns {
+			for j := range all {
+				i := j
+				if k%2 == 1 {
+					i = len(all) - 1 - j
+				}
+				sums[i] += units * rate(b, workers, turn, &calls, all[i].work) / float64(turns)
 			}
-			rates[i] = append(rates[i], units*rate(b, workers, each, &calls, all[i].work))
+		}
+		for i := range all {
+			rates[i] = append(rates[i], sums[i])
 		}
 	}
 	for i, c := range all {
@@ -128,7 +135,7 @@ func BenchmarkFencedEffect(b *testing.B) {
 				return err
 			}
 			for b.Loop() {
-				duel(b, workers, 150*time.Millisecond, 1,
+				duel(b, workers, 6, 40*time.Millisecond, 1,
 					contestant{"fenced", func(ctx context.Context, w, n int) error {
 						return s.Fenced(ctx, leases[w], deliverAgain(id(n)))
 					}},
@@ -173,7 +180,7 @@ func BenchmarkPublish(b *testing.B) {
 				}
 			}
 			for b.Loop() {
-				duel(b, 1, 400*time.Millisecond, float64(rows),
+				duel(b, 1, 2, 200*time.Millisecond, float64(rows),
 					contestant{"publish", func(ctx context.Context, _, n int) error {
 						return s.Fenced(ctx, l, many(fmt.Sprintf("p%07d/", n), rows))
 					}},

@@ -160,8 +160,7 @@ func some[T any](list []T) []T {
 // locked, after any wait; nothing is changed unless ok has a row.
 const deliverOnly = `WITH l AS MATERIALIZED (SELECT owner, fence_token, until FROM weir.leases WHERE name = $1 FOR KEY SHARE),
 	ok AS MATERIALIZED (SELECT FROM l WHERE owner = $2 AND fence_token = $3 AND until > clock_timestamp()),
-	d AS MATERIALIZED (SELECT id FROM weir.outbox WHERE id = ANY ($4) AND delivered IS NULL AND EXISTS (SELECT FROM ok) ORDER BY id FOR NO KEY UPDATE),
-	u AS (UPDATE weir.outbox o SET delivered = clock_timestamp() WHERE o.id = ANY (ARRAY (SELECT id FROM d)) RETURNING 1)
+	u AS (UPDATE weir.outbox SET delivered = clock_timestamp() WHERE id = ANY ($4) AND delivered IS NULL AND EXISTS (SELECT FROM ok) RETURNING 1)
 	SELECT (SELECT count(*) FROM ok), (SELECT count(*) FROM u)`
 
 const deliverOne = `WITH l AS MATERIALIZED (SELECT owner, fence_token, until FROM weir.leases WHERE name = $1 FOR KEY SHARE),

@@ -198,6 +198,25 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
+// An administrator who is not a superuser can migrate: he may create roles, and owns the database.
+func TestMigrateWithoutSuperuser(t *testing.T) {
+	t.Parallel()
+	const admin = "weir_test_admin"
+	db := pgtest.Database(t, nil)
+	super := pgtest.Connect(t, db.Super)
+	run(t, super, `DO $$ BEGIN CREATE ROLE `+admin+` LOGIN CREATEROLE; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
+	run(t, super, `DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'weir_owner') THEN CREATE ROLE weir_owner NOLOGIN; END IF; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
+	run(t, super, `GRANT weir_owner TO `+admin) // PostgreSQL 16 wants this of whoever made the role before
+	run(t, super, `ALTER DATABASE `+db.Name+` OWNER TO `+admin)
+	applied, err := Migrate(t.Context(), db.URL(admin))
+	if err != nil || len(applied) != Version() {
+		t.Fatalf("%v, %v", applied, err)
+	}
+	if err := CheckSchema(t.Context(), db.URL(admin)); err != nil {
+		t.Error(err)
+	}
+}
+
 func execScript(ctx context.Context, url, text string) error {
 	conn, err := pgconn.Connect(ctx, url)
 	if err != nil {
