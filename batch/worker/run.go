@@ -75,12 +75,10 @@ func crashed(o Outcome, err error) Outcome {
 
 // underLease starts, computes and ends a run.
 func (w *worker) underLease(ctx context.Context, h *hold, ev control.OutboxEvent, o *Outcome) {
-	fail := func(err error) { o.Kind, o.Err = GivenUp, err }
-	if err := w.step("leased"); err != nil {
-		fail(err)
-		return
+	phase, err := control.RunPhase(""), w.step("leased")
+	if err == nil {
+		phase, err = w.start(ctx, h, ev.RunID)
 	}
-	phase, err := w.start(ctx, h, ev.RunID)
 	if codes.Has(err, codes.RunNotQueued) || codes.Has(err, codes.RunUnknown) {
 		w.notQueued(ctx, ev, o)
 		return
@@ -88,43 +86,38 @@ func (w *worker) underLease(ctx context.Context, h *hold, ev control.OutboxEvent
 	if err == nil {
 		err = w.step("started")
 	}
+	switch {
+	case err != nil:
+	case phase == control.Cancelled:
+		o.Kind, err = Cancelled, w.deliver(ctx, h, ev)
+	default:
+		err = w.finish(ctx, h, ev, o)
+	}
 	if err != nil {
-		fail(err)
-		return
+		o.Kind, o.Err = GivenUp, err
 	}
-	if phase == control.Cancelled {
-		if err := w.deliver(ctx, h, ev); err != nil {
-			fail(err)
-			return
-		}
-		o.Kind = Cancelled
-		return
-	}
+}
+
+// finish computes a run that was started and ends it, one way or the other. Its error says why the run could not be ended.
+func (w *worker) finish(ctx context.Context, h *hold, ev control.OutboxEvent, o *Outcome) error {
 	run, err := w.lookup(ctx, ev.RunID)
 	if err != nil {
-		fail(err)
-		return
+		return err
 	}
 	res, err := w.compute(ctx, h.Lease(), run)
 	if err == nil {
 		err = w.publish(ctx, h, ev, &res)
-		if err == nil {
-			o.Kind, o.ResultRefs = Succeeded, res.refs
-			return
-		}
+	}
+	if err == nil {
+		o.Kind, o.ResultRefs = Succeeded, res.refs
+		return nil
 	}
 	if ctx.Err() != nil || notTheRuns(err) {
-		fail(reason(ctx, err))
-		return
+		return reason(ctx, err)
 	}
-	o.Error = message(err, w.scratch)
-	finish := control.FinishRun{RunID: ev.RunID, Phase: control.Failed, Error: o.Error}
+	o.Kind, o.Error = Failed, message(err, w.scratch)
 	failed := func(r control.BatchRun) bool { return r.Phase == control.Failed }
-	if err := w.effect(ctx, h, ev.RunID, failed, finish, control.Deliver{EventIDs: []int64{ev.ID}}); err != nil {
-		fail(err)
-		return
-	}
-	o.Kind = Failed
+	return w.effect(ctx, h, ev.RunID, failed, control.FinishRun{RunID: ev.RunID, Phase: control.Failed, Error: o.Error}, control.Deliver{EventIDs: []int64{ev.ID}})
 }
 
 // notTheRuns says whether an error is about the lease or the phase of the run, and not about its computation.
@@ -289,6 +282,9 @@ func (w *worker) effect(ctx context.Context, h *hold, runID string, stands func(
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
+			if w.stood(ctx, runID, stands) {
+				return nil
+			}
 			return context.Cause(ctx)
 		case control.Refused(err) && unknown == 0:
 			return err
@@ -307,6 +303,14 @@ func (w *worker) effect(ctx context.Context, h *hold, runID string, stands func(
 			return err
 		}
 	}
+}
+
+// stood says whether effects stand whose answer was cut off by the end of the work.
+func (w *worker) stood(ctx context.Context, runID string, stands func(control.BatchRun) bool) bool {
+	ctx, cancel := w.lastWrites(ctx)
+	defer cancel()
+	run, err := w.Store.LookupRun(ctx, runID)
+	return err == nil && stands(run)
 }
 
 // lookup finds a run, however long the store is away.

@@ -146,7 +146,7 @@ func (w *worker) turn(ctx, hard context.Context) time.Duration {
 		}
 		w.reconcile = time.Now().Add(w.Reconcile)
 	}
-	if len(w.queue) > 0 && now.Sub(w.claimedAt) > w.StaleClaims/2 && !w.releaseQueue(ctx) {
+	if len(w.queue) > 0 && now.Sub(w.claimedAt) >= w.StaleClaims/2 && !w.releaseQueue(ctx) {
 		return w.backOff()
 	}
 	if len(w.queue) == 0 && len(w.inHand) < w.Concurrency && !now.Before(w.notBefore) {

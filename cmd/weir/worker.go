@@ -38,7 +38,7 @@ func (a *app) batchWorkerCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.batchWorker(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.store, "store", "", "store of the control plane: sqlite:PATH (required)")
+	f.StringVar(&o.store, "store", "", "store of the control plane: sqlite:PATH, postgres://… or a reference to it, env:NAME or file:PATH (required)")
 	f.StringVar(&o.artifacts, "artifacts", "", "folder of artefacts; it is made if it is not there (required)")
 	f.StringVar(&o.flows, "flows", "", "folder of flows, NAME.yaml (required)")
 	f.StringVar(&o.snapshots, "snapshots", "", "folder of snapshots, NAME.jsonl or NAME.csv (required)")
