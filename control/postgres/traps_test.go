@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,11 +199,22 @@ func TestTrapStoppedInsideTransaction(t *testing.T) {
 	}
 }
 
+// silent is a network that, once set, lets nobody connect: a client that is dead sends no request to cancel what it had asked for.
+type silent struct{ atomic.Bool }
+
+func (s *silent) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if s.Load() {
+		return nil, net.ErrClosed
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
 // Trap 4: a client that dies while it queues for the lease does not get it. Without the server looking after its clients it does.
 func TestTrapDiedInQueue(t *testing.T) {
 	t.Parallel()
 	db := place(t)
-	s, super := open(t, db, Config{TTL: time.Minute}), pgtest.Connect(t, db.Super)
+	var dead silent
+	s, super := open(t, db, Config{TTL: time.Minute, dial: dead.dial}), pgtest.Connect(t, db.Super)
 	die := func(conn *pgx.Conn) (blocker *pgx.Conn) {
 		acquired(t, s, "job", "a", time.Hour)
 		run(t, super, `UPDATE weir.leases SET until = clock_timestamp(), owner = 'a'`)
@@ -212,6 +225,7 @@ func TestTrapDiedInQueue(t *testing.T) {
 			return err
 		})
 		waiting(t, super, 1)
+		dead.Store(true)
 		_ = conn.PgConn().Conn().Close()
 		if err := wait(); err == nil {
 			t.Fatal("the client that died has an answer")
@@ -231,7 +245,16 @@ func TestTrapDiedInQueue(t *testing.T) {
 		t.Errorf("the lease went to %q", owner)
 	}
 
-	naive := pgtest.Connect(t, db.Runtime)
+	dead.Store(false)
+	cfg, err := pgx.ParseConfig(db.Runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.DialFunc = dead.dial
+	naive, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
 	pid = int(naive.PgConn().PID())
 	blocker = die(naive)
 	run(t, blocker, "ROLLBACK")

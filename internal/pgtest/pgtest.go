@@ -114,6 +114,9 @@ func (db DB) URL(user string) string {
 	return withUser(u, user, db.Name)
 }
 
+// Private says whether the server was started by this package; it is known once a database was made.
+func Private() bool { return !shared.foreign }
+
 // Connect opens a connection that is closed at the end of the test.
 func Connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
