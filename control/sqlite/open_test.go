@@ -69,7 +69,8 @@ func TestSettings(t *testing.T) {
 	s := open(t, Config{Path: filepath.Join(t.TempDir(), "weir.db"), BusyTimeout: 1234 * time.Millisecond})
 	defer s.Close()
 	for name, db := range map[string]*sql.DB{"writer": s.writer, "reader": s.reader} {
-		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "1234", "trusted_schema": "0",
+		busy := map[string]string{"writer": "20", "reader": "1234"}[name] // begin asks again until the time is over
+		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": busy, "trusted_schema": "0",
 			"page_size": "8192", "application_id": "2003134834"} {
 			var got string
 			if err := db.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {

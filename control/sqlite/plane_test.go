@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -322,9 +321,13 @@ func TestNoWriterStarves(t *testing.T) {
 	for i := range 4 {
 		s := open(t, Config{Path: path, BusyTimeout: time.Minute})
 		defer s.Close()
+		l, err := s.Acquire(ctx, fmt.Sprintf("job-%d", i), "a", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
 		busy.Go(func() {
-			for ctx.Err() == nil {
-				if _, err := s.Acquire(ctx, fmt.Sprintf("job-%d", i), "a", time.Hour); err != nil && ctx.Err() == nil {
+			for n := 0; ctx.Err() == nil; n++ {
+				if err := s.Fenced(ctx, l, results(fmt.Sprintf("%d-%d", i, n))); err != nil && ctx.Err() == nil {
 					t.Error(err)
 				}
 			}
@@ -380,24 +383,6 @@ func TestDamagedRowsOfThePlane(t *testing.T) {
 		}
 		if err := call(t.Context(), h.own, control.RunIDOf(planeRequest)); !codes.Has(err, codes.JournalCorrupt) {
 			t.Errorf("%s: %v", statement, err)
-		}
-	}
-}
-
-// No file of the store is for others.
-func TestFilesArePrivate(t *testing.T) {
-	t.Parallel()
-	h := newHarness(t)
-	if err := doRun(t.Context(), h.own, "first"); err != nil {
-		t.Fatal(err)
-	}
-	entries, err := os.ReadDir(filepath.Dir(h.path))
-	if err != nil || len(entries) < 2 {
-		t.Fatalf("%v, %v", entries, err)
-	}
-	for _, e := range entries {
-		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has the mode %v, %v", e.Name(), info.Mode(), err)
 		}
 	}
 }
