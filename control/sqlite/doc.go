@@ -17,7 +17,8 @@
 //
 // One connection writes, so that commits of one process never wait for each other in SQLite's lock. Any number read, each from a
 // snapshot of its own; in WAL mode readers and the writer do not wait for each other. Another process's writer is waited for, for
-// BusyTimeout. Two processes on one run are told apart by the compare-and-set.
+// BusyTimeout; SQLite has no queue for its lock, so beside writers that never pause that may take seconds on a loaded machine, and whoever keeps a
+// lease should be prepared to try a heartbeat again. Two processes on one run are told apart by the compare-and-set.
 //
 // # Leases and effects
 //
