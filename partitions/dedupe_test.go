@@ -350,7 +350,7 @@ func TestDedupeMemory(t *testing.T) {
 		}
 	}
 	high := d.places()
-	at = run(60, 1500, at)
+	run(60, 1500, at)
 	if d.places() > high/4 {
 		t.Errorf("after the burst %d of %d places are still there for %d ids", d.places(), high, d.living)
 	}

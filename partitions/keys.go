@@ -51,12 +51,6 @@ func newKeyTable(plan *flow.Plan) *keyTable {
 	return &keyTable{plan: plan, index: map[string]int32{}}
 }
 
-// find is the number of a known key.
-func (k *keyTable) find(key []byte) (int32, bool) {
-	n, ok := k.index[string(key)]
-	return n, ok
-}
-
 // intern is the number of a key; a new one is copied and gets fresh operators.
 func (k *keyTable) intern(key []byte) (int32, error) {
 	if n, ok := k.index[string(key)]; ok {

@@ -50,12 +50,6 @@ func (l *ledger) drop(ref blobRef) {
 	l.dropped = append(l.dropped, ref.name)
 }
 
-func (l *ledger) dropAll(refs []blobRef) {
-	for _, ref := range refs {
-		l.drop(ref)
-	}
-}
-
 func (l *ledger) stands(ref blobRef) {
 	l.count++
 	l.sum += ref.sum

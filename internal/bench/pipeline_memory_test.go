@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -94,7 +93,7 @@ func memoryStream(dir string, records int) (r memoryReport, err error) {
 	if err != nil {
 		return r, err
 	}
-	steps := &stepTimes{began: map[int32]instant{}}
+	var steps stepTimes
 	from := time.Now()
 	result, err := actors.Run(ctx, actors.Config{
 		Plan: plan, Source: synthetic{records: int64(records)}, Journal: journal, RunID: "memory", MaxRecords: int64(records),
@@ -103,7 +102,10 @@ func memoryStream(dir string, records int) (r memoryReport, err error) {
 	if err != nil {
 		return r, err
 	}
-	r = memoryReport{Wall: time.Since(from), Stall: steps.wall, Work: steps.cpu, Slow: steps.slow, Steps: steps.n}
+	r.Wall = time.Since(from)
+	for _, m := range steps {
+		r.Stall, r.Work, r.Slow, r.Steps = max(r.Stall, m.wall), max(r.Work, m.cpu), r.Slow+m.slow, r.Steps+m.n
+	}
 	r.Records, r.Outputs, r.Duplicates = result.Counts.Records, result.Counts.Outputs, result.Counts.Duplicates
 	if r.PeakBytes, err = peakResident(); err != nil {
 		return r, err
@@ -111,37 +113,28 @@ func memoryStream(dir string, records int) (r memoryReport, err error) {
 	return r, journal.Close()
 }
 
-// stepTimes times the steps of all machines. A step stays on its thread meanwhile, so that the CPU time of the thread is its own.
-type stepTimes struct {
-	mu        sync.Mutex
-	began     map[int32]instant
+// stepTimes times the steps of the machines, each of which is stepped by one goroutine at a time. A step stays on its thread meanwhile,
+// so that the CPU time of the thread is its own.
+type stepTimes [topicPartitions]struct {
+	from      time.Time
+	fromCPU   time.Duration
 	wall, cpu time.Duration
 	n, slow   int
 }
 
-type instant struct {
-	wall time.Time
-	cpu  time.Duration
-}
-
 func (s *stepTimes) at(_ context.Context, p actors.Point) error {
-	switch p.Name {
+	switch m := &s[max(p.Partition, 0)]; p.Name {
 	case actors.BeforeStep:
 		runtime.LockOSThread()
-		s.mu.Lock()
-		s.began[p.Partition] = instant{time.Now(), threadTime()}
-		s.mu.Unlock()
+		m.fromCPU = threadTime()
+		m.from = time.Now()
 	case actors.AfterStep:
-		now := instant{time.Now(), threadTime()}
-		s.mu.Lock()
-		began := s.began[p.Partition]
-		took := now.wall.Sub(began.wall)
-		s.n++
-		s.wall, s.cpu = max(s.wall, took), max(s.cpu, now.cpu-began.cpu)
-		if took > stallLimit {
-			s.slow++
+		wall := time.Since(m.from)
+		m.wall, m.cpu = max(m.wall, wall), max(m.cpu, threadTime()-m.fromCPU)
+		m.n++
+		if wall > stallLimit {
+			m.slow++
 		}
-		s.mu.Unlock()
 		runtime.UnlockOSThread()
 	}
 	return nil

@@ -35,8 +35,8 @@ type Config struct {
 
 	// StartTimeout bounds Info, Open and HighWaters. Defaults to 10 s.
 	StartTimeout time.Duration
-	// MaxWait is how long a broker holds a fetch that has nothing, how long a resumed partition may take to be fetched again, and
-	// how long Poll waits before it makes sure that there is nothing. Defaults to 500 ms.
+	// MaxWait is how long Poll waits before it makes sure that there is nothing. A broker holds a fetch that has nothing, and
+	// with it a partition that is resumed after a long pause, for at most 100 ms of it. Defaults to 500 ms.
 	MaxWait time.Duration
 
 	// FetchBytes bounds the answer to one fetch, as it comes over the network. A broker still sends a single batch that is larger.
@@ -45,7 +45,7 @@ type Config struct {
 	// PartitionBytes bounds the share of one partition in it. Defaults to 1 MiB.
 	PartitionBytes int32
 	// Fetches bounds the fetches in flight or buffered. Fewer than there are brokers save memory and cost latency: a broker that
-	// has nothing holds its fetch for MaxWait. Defaults to one for each broker.
+	// has nothing holds its fetch for a while, see MaxWait. Defaults to one for each broker.
 	Fetches int
 	// BatchBytes bounds what one batch decompresses to; a larger one is POISON_BATCH. Defaults to 64 MiB.
 	BatchBytes int
@@ -66,14 +66,15 @@ func (c Config) withDefaults() Config {
 // MemoryBound is what one reader of a cluster of so many brokers holds at most, in bytes, beside the batches that its caller holds:
 // twice (what the client has fetched ahead, and what the reader has taken from it and not delivered) the answers of Fetches fetches as
 // they came, what they decompress to (twice InflateBytes, and the batch that crosses it), and the records decoded from both, reckoned
-// at 100 bytes each. It is the worst case, of batches that decompress to BatchBytes. A broker that sends single batches larger than
-// FetchBytes exceeds it by them.
+// at 100 bytes each; and FetchBytes of records that are paused. It is the worst case, of batches that decompress to BatchBytes. A
+// broker that sends single batches larger than FetchBytes exceeds it by them.
 func (c Config) MemoryBound(brokers int) int64 {
 	c = c.withDefaults()
 	raw := int64(cmp.Or(c.Fetches, brokers)) * int64(c.FetchBytes)
 	inflated := 2*int64(c.InflateBytes) + int64(c.BatchBytes)
 	decoded := (raw + inflated) / typicalRecord * decodedRecordBytes
-	return 2 * (raw + inflated + decoded)
+	paused := int64(c.FetchBytes) + int64(c.FetchBytes)/typicalRecord*decodedRecordBytes
+	return 2*(raw+inflated+decoded) + paused
 }
 
 // connection is what the clients of the source are made of.

@@ -30,6 +30,10 @@
 // Once Pause returns, only the Poll that is running may still deliver the partition. What was fetched before stays in the reader and
 // is delivered first after Resume: nothing is thrown away and nothing is skipped.
 //
+// A partition that is paused goes on being fetched until the reader holds Config.FetchBytes of what is paused, and is left out of the
+// fetches after that, if the pause lasts. So a pause of milliseconds costs nothing. A failure of a partition that is paused is told
+// once it is resumed.
+//
 // # Memory
 //
 // A fetch is decoded into pooled memory that goes back when the last of its batches is released. Records alias it. One reader holds,

@@ -117,22 +117,29 @@ func TestRetentionBelowThePositionIsALossAtOnce(t *testing.T) {
 	g.want(1, 0, 10)
 }
 
+// A partition that is paused may still be fetched ahead, here by one batch at most of the four that retention takes. The loss is told
+// when it is resumed.
 func TestRetentionWhilePausedIsALoss(t *testing.T) {
 	t.Parallel()
 	b := start(t, devbroker.Config{})
 	topic := b.topic(t, 2, nil)
+	cfg := b.config(topic)
+	cfg.PartitionBytes = 1 // a batch
 	produce(t, b.write, topic, 0, values(3)...)
-	r := open(t, newSource(t, b.config(topic)), at(0, 0))
+	r := open(t, newSource(t, cfg), at(0, 0))
 	g := newRead(t)
 	g.until(r, 0, g.has(0, 3))
 	r.Pause(0)
-	produce(t, b.write, topic, 0, values(7)...)
+	for _, v := range values(10)[3:] {
+		produce(t, b.write, topic, 0, v)
+	}
 	b.deleteRecords(t, topic, 0, 7)
 	produce(t, b.write, topic, 1, values(5)...)
 	g.until(r, 0, g.has(1, 5))
-	r.Resume(0)
-	wantCode(t, g.failure(r), codes.OffsetLost, "need offset 3", "have 7 to 10", "removed")
 	g.want(0, 0, 3)
+	r.Resume(0)
+	wantCode(t, g.failure(r), codes.OffsetLost, "have 7 to 10", "removed")
+	g.want(0, 0, min(len(g.values[0]), 4))
 }
 
 func TestAPositionBehindTheEndIsALoss(t *testing.T) {

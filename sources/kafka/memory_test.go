@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,5 +107,61 @@ func TestArrival(t *testing.T) {
 	}
 	if got := arrival(&kgo.Record{Timestamp: time.UnixMilli(7), Attrs: none}); got != record.NoTime {
 		t.Errorf("got %v for a format without timestamps", got)
+	}
+}
+
+// Of an answer that is short each partition gets its share, whatever was fetched first; stretches of one partition keep their order, and
+// what is paused gets nothing.
+func TestPartitionsShareAShortAnswer(t *testing.T) {
+	t.Parallel()
+	r := &reader{records: pool[record.Record]{limit: keepRecords}}
+	for p := range int32(4) {
+		r.cursors = append(r.cursors, &cursor{partition: p, paused: p == 2})
+	}
+	stretch := func(p int32, from, to int64) {
+		f := fetched{cursor: r.cursors[p], next: to}
+		for at := from; at < to; at++ {
+			f.records = append(f.records, &kgo.Record{Offset: at})
+		}
+		r.queue = append(r.queue, f)
+	}
+	stretch(0, 0, 100)
+	stretch(1, 0, 1)
+	stretch(2, 0, 100)
+	stretch(1, 1, 100)
+	stretch(0, 100, 200)
+	stretch(3, 0, 100)
+	next := map[int32]int64{}
+	take := func(limit int) (taken []int) {
+		out, err := r.deliver(limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = make([]int, len(r.cursors))
+		for _, b := range out {
+			for _, rec := range b.Records {
+				if at, _ := rec.Position.Int64(); at != next[b.Partition] {
+					t.Fatalf("partition %d: got %d, want %d", b.Partition, at, next[b.Partition])
+				}
+				next[b.Partition]++
+			}
+			taken[b.Partition] += len(b.Records)
+			b.Done()
+		}
+		return taken
+	}
+	for i, want := range [][]int{{10, 11, 0, 10}, {12, 12, 0, 12}, {12, 12, 0, 12}} {
+		if got := take(50); !slices.Equal(got, want) {
+			t.Errorf("answer %d: took %v, want %v", i, got, want)
+		}
+	}
+	if got := take(2); !slices.Equal(got, []int{1, 1, 0, 0}) {
+		t.Errorf("of two: took %v", got)
+	}
+	for range 8 {
+		take(1000)
+	}
+	if next[0] != 200 || next[1] != 100 || next[2] != 0 || next[3] != 100 {
+		t.Errorf("came to %v", next)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/weirstream/weir/codes"
@@ -17,6 +18,11 @@ import (
 
 // reader reads the partitions it was opened with. Records pass three places: the buffer of the client, which fetches ahead; the queue,
 // what was taken from the client at once so that it can fetch the next answer meanwhile; the batches that are out.
+//
+// What is paused waits in the queue. The client is told only of pauses that last: it throws away what it has buffered for a partition
+// that is paused, and one that is resumed has to wait for the answer to the fetch in flight, however long the brokers hold that when
+// the other partitions have nothing. A caller that pauses for milliseconds would spend most of its time waiting. So once the queue
+// holds as much of paused partitions as an answer has, the client is left alone for a moment, and told if the pause then still lasts.
 type reader struct {
 	session
 	cfg     Config
@@ -27,6 +33,7 @@ type reader struct {
 	// Only Poll touches these.
 	out     []record.Batch
 	silence silence
+	round   uint64
 
 	mu      sync.Mutex
 	cursors []*cursor // by ascending partition
@@ -36,12 +43,25 @@ type reader struct {
 	wake    context.CancelFunc // ends the wait of Poll
 }
 
+const (
+	// shortPause is how long the client is left alone once what is paused has filled the queue.
+	shortPause = 50 * time.Millisecond
+	// fetchWait bounds how long a broker holds a fetch that has nothing, and with it how long a partition is left out that is resumed
+	// after a pause that the client was told of.
+	fetchWait = 100 * time.Millisecond
+)
+
 // cursor is where a partition is read.
 type cursor struct {
 	partition int32
 	// next is what the client delivers next: everything before is queued, out, or a hole. Only Poll touches it.
-	next   int64
-	paused bool // guarded by mu
+	next int64
+	// round is the last delivery that left some of the partition in the queue. Only Poll touches it.
+	round uint64
+
+	// Guarded by mu. held: the client was told of the pause. err: the partition cannot be read on.
+	paused, held bool
+	err          error
 }
 
 // fetched is a stretch of a partition that waits to be delivered.
@@ -76,7 +96,7 @@ func (s *Source) Open(ctx context.Context, from map[int32]record.Position) (sour
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), // they are how the position moves over transaction markers
-		kgo.FetchMaxWait(s.cfg.MaxWait),
+		kgo.FetchMaxWait(min(s.cfg.MaxWait, fetchWait)),
 		kgo.FetchMaxBytes(s.cfg.FetchBytes),
 		kgo.FetchMaxPartitionBytes(s.cfg.PartitionBytes),
 		kgo.MaxConcurrentFetches(max(1, cmp.Or(s.cfg.Fetches, topic.Brokers))),
@@ -135,7 +155,7 @@ func (r *reader) Poll(ctx context.Context, limit int) ([]record.Batch, error) {
 		if empty {
 			return nil, nil
 		}
-		r.fail(err)
+		r.fail(nil, err)
 	}
 }
 
@@ -147,9 +167,11 @@ func (r *reader) deliver(limit int) ([]record.Batch, error) {
 		return nil, sources.ErrClosed
 	}
 	r.out = r.out[:0]
+	r.round++
+	share := r.share(limit)
 	keep := r.queue[:0]
 	for _, f := range r.queue {
-		if f.paused || limit == 0 {
+		if f.paused || limit == 0 || f.round == r.round {
 			keep = append(keep, f)
 			continue
 		}
@@ -158,10 +180,11 @@ func (r *reader) deliver(limit int) ([]record.Batch, error) {
 			continue
 		}
 		var b record.Batch
-		b, f.records = r.batch(f.partition, f.records, limit)
+		b, f.records = r.batch(f.partition, f.records, min(share, limit))
 		limit -= len(b.Records)
 		r.out = append(r.out, b)
 		if len(f.records) > 0 {
+			f.round = r.round // what follows in this partition waits for the rest
 			keep = append(keep, f)
 		}
 	}
@@ -170,11 +193,42 @@ func (r *reader) deliver(limit int) ([]record.Batch, error) {
 	if len(r.out) > 0 {
 		return r.out, nil
 	}
-	return nil, r.err
+	return nil, r.failure()
+}
+
+// share is what one stretch may take of an answer of at most limit records: where the limit is short, partitions share it, and none
+// fills its caller's window while the others starve. The lock is held.
+func (r *reader) share(limit int) int {
+	n := 0
+	for i := range r.queue {
+		if !r.queue[i].paused {
+			n++
+		}
+	}
+	return max(1, limit/max(1, n))
+}
+
+// failure is that of the reader, or of a partition that is not paused. The lock is held.
+func (r *reader) failure() error {
+	if r.err != nil {
+		return r.err
+	}
+	for _, c := range r.cursors {
+		if c.err != nil && !c.paused {
+			return c.err
+		}
+	}
+	return nil
 }
 
 // fetch takes what the client has, or waits for it at most MaxWait. It says whether there may be something to deliver.
 func (r *reader) fetch(ctx context.Context) bool {
+	if r.crowded() {
+		if r.pauseEnds(ctx) {
+			return true
+		}
+		r.hold()
+	}
 	//lint:ignore SA1012 nil is how kgo is asked for no more than what is buffered
 	fetches := r.Client.PollRecords(nil, -1)
 	if len(fetches) > 0 {
@@ -189,6 +243,52 @@ func (r *reader) fetch(ctx context.Context) bool {
 	return r.woken() || found
 }
 
+// crowded says that the queue holds as much of paused partitions as an answer has, and the client does not know of the pause.
+func (r *reader) crowded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	room := int(r.cfg.FetchBytes)
+	for _, f := range r.queue {
+		if !f.paused || f.held {
+			continue
+		}
+		for _, k := range f.records {
+			room -= len(k.Key) + len(k.Value)
+		}
+		if room <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// pauseEnds waits a moment for the end of a pause, and says whether there may be something to deliver.
+func (r *reader) pauseEnds(ctx context.Context) bool {
+	wait, cancel := context.WithTimeout(ctx, shortPause)
+	defer cancel()
+	if !r.mayWait(cancel) {
+		return true
+	}
+	<-wait.Done()
+	return r.woken() || ctx.Err() != nil
+}
+
+// hold tells the client of the pauses of what is queued.
+func (r *reader) hold() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var partitions []int32
+	for _, f := range r.queue {
+		if f.paused && !f.held {
+			f.held = true
+			partitions = append(partitions, f.partition)
+		}
+	}
+	if len(partitions) > 0 { // none would be a question
+		r.Client.PauseFetchPartitions(map[string][]int32{r.cfg.Topic: partitions})
+	}
+}
+
 // takeAll takes a whole answer of the client and says whether it held anything.
 func (r *reader) takeAll(ctx context.Context, fetches kgo.Fetches) (found bool) {
 	r.inflate.reset()
@@ -198,7 +298,7 @@ func (r *reader) takeAll(ctx context.Context, fetches kgo.Fetches) (found bool) 
 			// The client takes the id from its first metadata, which may be that of a topic recreated since the reader was opened.
 			if is := kafkaclient.TopicID(t.TopicID); is != r.id && is != (kafkaclient.TopicID{}) {
 				found = true
-				r.fail(r.cfg.recreated(r.id, is))
+				r.fail(nil, r.cfg.recreated(r.id, is))
 				continue
 			}
 			for k := range t.Partitions {
@@ -207,7 +307,8 @@ func (r *reader) takeAll(ctx context.Context, fetches kgo.Fetches) (found bool) 
 					continue // the end of the wait
 				}
 				found = true
-				r.fail(r.take(ctx, p))
+				c := r.cursor(p.Partition)
+				r.fail(c, r.take(ctx, c, p))
 			}
 		}
 	}
@@ -247,9 +348,8 @@ func (r *reader) endWait() {
 	}
 }
 
-// take queues what was fetched of a partition, and says what is wrong with it.
-func (r *reader) take(ctx context.Context, p *kgo.FetchPartition) error {
-	c := r.cursor(p.Partition)
+// take queues what was fetched of a partition, and says what is wrong with it. c is nil for what is of no partition that is read.
+func (r *reader) take(ctx context.Context, c *cursor, p *kgo.FetchPartition) error {
 	if c == nil {
 		return r.fault(ctx, nil, p.Err)
 	}
@@ -271,16 +371,20 @@ func (r *reader) enqueue(f fetched) {
 	r.mu.Unlock()
 }
 
-// fail keeps the first failure.
-func (r *reader) fail(err error) {
+// fail keeps the first failure of a partition, or of the reader if c is nil.
+func (r *reader) fail(c *cursor, err error) {
 	if err == nil {
 		return
 	}
 	r.mu.Lock()
-	if r.err == nil {
-		r.err = err
+	defer r.mu.Unlock()
+	kept := &r.err
+	if c != nil {
+		kept = &c.err
 	}
-	r.mu.Unlock()
+	if *kept == nil {
+		*kept = err
+	}
 }
 
 func (r *reader) cursor(partition int32) *cursor {
@@ -293,27 +397,34 @@ func (r *reader) cursor(partition int32) *cursor {
 
 // Pause implements sources.Reader.
 func (r *reader) Pause(partitions ...int32) {
-	r.setPaused(true, partitions)
-	r.Client.PauseFetchPartitions(map[string][]int32{r.cfg.Topic: partitions})
-}
-
-// Resume implements sources.Reader.
-func (r *reader) Resume(partitions ...int32) {
-	r.Client.ResumeFetchPartitions(map[string][]int32{r.cfg.Topic: partitions})
-	r.setPaused(false, partitions)
-}
-
-func (r *reader) setPaused(paused bool, partitions []int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range partitions {
 		if c := r.cursor(p); c != nil {
-			c.paused = paused
+			c.paused = true
 		}
 	}
-	if !paused {
-		r.endWait()
+}
+
+// Resume implements sources.Reader.
+func (r *reader) Resume(partitions ...int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var held []int32
+	for _, p := range partitions {
+		c := r.cursor(p)
+		if c == nil {
+			continue
+		}
+		if c.held {
+			held = append(held, p)
+		}
+		c.paused, c.held = false, false
 	}
+	if len(held) > 0 {
+		r.Client.ResumeFetchPartitions(map[string][]int32{r.cfg.Topic: held})
+	}
+	r.endWait()
 }
 
 // Close implements sources.Reader. It takes up to a second when a broker is gone.
