@@ -27,7 +27,8 @@ type chaos struct {
 // faults counts what was done to the workers, and what came of it.
 type faults struct {
 	kills, freezes int
-	// inTheMiddle are those that hit a worker whose run was RUNNING and stayed so.
+	// inTheMiddle are those after which the run that the worker had in hand was taken up by a later term. After the others the write that was
+	// under way came through all the same, or there was no run in hand.
 	inTheMiddle int
 	// again is how often a run was taken up once more: the terms of its lease beyond the first.
 	again int
@@ -112,6 +113,11 @@ func (c chaos) run(t *testing.T, store string) faults {
 	}
 	for _, l := range leases {
 		d.faults.again += int(l.Token) - 1
+		for _, hit := range d.hits {
+			if hit.Name == l.Name && hit.Token < l.Token {
+				d.faults.inTheMiddle++
+			}
+		}
 	}
 	t.Logf("seed %d: %d runs SUCCEEDED once; %d kills and %d freezes, %d of them in the middle of a run; runs were taken up again %d times",
 		c.seed, c.runs, d.faults.kills, d.faults.freezes, d.faults.inTheMiddle, d.faults.again)
@@ -124,6 +130,8 @@ type drill struct {
 	rng     *rand.Rand
 	workers []*workerProcess
 	faults  faults
+	// hits are the leases under which faults came, of runs that were RUNNING.
+	hits []control.LeaseInfo
 }
 
 func (d *drill) begin(t *testing.T) *workerProcess {
@@ -142,8 +150,8 @@ func (d *drill) awaitDone(t *testing.T, n int) {
 	}, d.workers...)
 }
 
-// inHand is the run that a worker has in hand, RUNNING under its lease, or "". Owners carry the process id.
-func (d *drill) inHand(t *testing.T, w *workerProcess) string {
+// inHand is the lease under which a worker has a RUNNING run in hand. Owners carry the process id.
+func (d *drill) inHand(t *testing.T, w *workerProcess) (l control.LeaseInfo, ok bool) {
 	t.Helper()
 	leases, err := d.plant.plane.ListLeases(t.Context())
 	if err != nil {
@@ -151,10 +159,10 @@ func (d *drill) inHand(t *testing.T, w *workerProcess) string {
 	}
 	for _, l := range leases {
 		if id := strings.TrimPrefix(l.Name, control.RunLease("")); l.Valid && strings.Contains(l.Owner, w.mark()) && d.plant.run(t, id).Phase == control.Running {
-			return id
+			return l, true
 		}
 	}
-	return ""
+	return l, false
 }
 
 // mark is the part of a worker's owner id that tells it from the others.
@@ -166,7 +174,7 @@ func (d *drill) pick(t *testing.T) int {
 	i := d.rng.IntN(len(d.workers))
 	d.plant.await(t, time.Minute, "a worker with a run in hand", func() bool {
 		for range d.workers {
-			if d.inHand(t, d.workers[i]) != "" {
+			if _, ok := d.inHand(t, d.workers[i]); ok {
 				return true
 			}
 			i = (i + 1) % len(d.workers)
@@ -183,8 +191,8 @@ func (d *drill) kill(t *testing.T) {
 	w.signal(t, syscall.SIGKILL)
 	w.end(t)
 	d.faults.kills++
-	if d.inHand(t, w) != "" {
-		d.faults.inTheMiddle++
+	if l, ok := d.inHand(t, w); ok {
+		d.hits = append(d.hits, l)
 	}
 	d.workers[i] = d.begin(t)
 }
@@ -195,10 +203,10 @@ func (d *drill) freeze(t *testing.T) {
 	w := d.workers[d.pick(t)]
 	w.signal(t, syscall.SIGSTOP)
 	d.faults.freezes++
-	if held := d.inHand(t, w); held != "" {
-		d.faults.inTheMiddle++
+	if held, ok := d.inHand(t, w); ok {
+		d.hits = append(d.hits, held)
 		d.plant.await(t, time.Minute, "the expiry of a stopped worker's lease", func() bool {
-			info, ok, err := d.plant.plane.LookupLease(t.Context(), control.RunLease(held))
+			info, ok, err := d.plant.plane.LookupLease(t.Context(), held.Name)
 			return err == nil && ok && (!info.Valid || !strings.Contains(info.Owner, w.mark()))
 		}, d.workers...)
 	}
