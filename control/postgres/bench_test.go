@@ -190,8 +190,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// Events from claim to delivered, fifty at a time, beside the loop that a queue of jobs would be written as by hand: take with SKIP LOCKED,
-// mark as taken, mark as done.
+// Events from claim to delivered, fifty at a time, with so many workers. A rate alone: there is no baseline beside it.
 func BenchmarkOutbox(b *testing.B) {
 	for _, workers := range []int{1, 2, 4, 8} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
