@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +29,10 @@ type app struct {
 	kill context.Context
 	// signal is the first signal that came, or nil.
 	signal os.Signal
+	// written is standard output, and remembers what could not be written.
+	written *writeFailure
+	// cleanUp, unless nil, is called before the process stops at once.
+	cleanUp func()
 }
 
 // usageError is a mistake on the command line: exit 2.
@@ -51,7 +56,12 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.json {
+				return a.needsSubcommand(cmd, args)
+			}
+			return cmd.Help()
+		},
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON document on stdout; notices go to stderr")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log what happens, on stderr")
@@ -59,7 +69,6 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentPreRun = func(*cobra.Command, []string) { a.log = a.logger() }
 	return root
 }
@@ -80,6 +89,9 @@ func (a *app) quiet() *slog.Logger {
 	return nil
 }
 
+// sameSignal is how close two signals are one: some tools signal a process and its group.
+const sameSignal = 50 * time.Millisecond
+
 // execute runs the command under a context that the first SIGINT or SIGTERM ends; the second ends the process at once.
 func (a *app) execute(root *cobra.Command, args []string) int {
 	ctx, stop := context.WithCancel(context.Background())
@@ -93,19 +105,30 @@ func (a *app) execute(root *cobra.Command, args []string) int {
 	done := make(chan int, 1)
 	go func() {
 		root.SetArgs(args)
-		done <- a.exitCode(root.ExecuteContext(ctx))
+		err := root.ExecuteContext(ctx)
+		if err == nil {
+			err = a.written.failed()
+		}
+		done <- a.exitCode(err)
 	}()
+	var first time.Time
 	for {
 		select {
 		case code := <-done:
 			return code
 		case s := <-signals:
 			if ctx.Err() != nil {
+				if time.Since(first) < sameSignal {
+					continue
+				}
 				killNow()
+				if a.cleanUp != nil {
+					a.cleanUp()
+				}
 				fmt.Fprintln(a.stderr, "weir: stopped at once; what was committed stays, the rest is done again by the next start")
 				return codes.ExitInterrupted
 			}
-			a.signal = s
+			a.signal, first = s, time.Now()
 			fmt.Fprintln(a.stderr, "weir: stopping after the work in hand; once more to stop at once")
 			stop()
 		}

@@ -25,7 +25,7 @@ func (a *app) batchCommand() *cobra.Command {
 		Short:   "Run flows over bounded input",
 		Example: "  weir batch run --flow flow.yaml --snapshot data.jsonl --emit out.json",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:    a.needsSubcommand,
 	}
 	cmd.AddCommand(a.batchRunCommand(), a.batchWorkerCommand())
 	return cmd
@@ -63,6 +63,9 @@ func (a *app) batchRun(ctx context.Context, o batchOptions) error {
 		return usagef("--partitions must be at least 1, not %d", o.partitions)
 	case o.fetch < 0:
 		return usagef("--fetch must not be negative")
+	}
+	if err := distinct([]named{{"--emit", o.emit}}, []named{{"--flow", o.flow}, {"--snapshot", o.snapshot}, {"--log", o.log}}); err != nil {
+		return err
 	}
 	plan, err := a.loadFlow(o.flow)
 	if err != nil {

@@ -6,6 +6,9 @@ import (
 	"github.com/weirstream/weir/internal/devbroker"
 )
 
+// maxPartitions is more than a topic on one development machine can use.
+const maxPartitions = 10_000
+
 func (a *app) brokerCommand() *cobra.Command {
 	var cfg devbroker.Config
 	var partitions int32
@@ -16,8 +19,8 @@ func (a *app) brokerCommand() *cobra.Command {
 		Example: "  weir broker --port 9092 --data broker-data --topic ticks --partitions 4",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if partitions < 1 || partitions > 10000 {
-				return usagef("--partitions must be between 1 and 10000, not %d", partitions)
+			if partitions < 1 || partitions > maxPartitions {
+				return usagef("--partitions must be between 1 and %d, not %d", maxPartitions, partitions)
 			}
 			if cfg.Port < 0 || cfg.Port > 65535 {
 				return usagef("--port must be between 0 and 65535, not %d", cfg.Port)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -39,14 +40,14 @@ func (a *app) storeFlag(cmd *cobra.Command, run func(ctx context.Context, store 
 }
 
 // group is a command that only holds others.
-func group(use, short, example string, children ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+func (a *app) group(use, short, example string, children ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: cobra.NoArgs, RunE: a.needsSubcommand}
 	cmd.AddCommand(children...)
 	return cmd
 }
 
 func (a *app) runsCommand() *cobra.Command {
-	return group("runs", "Submit, show and cancel batch runs", "  weir runs list --store sqlite:weir.db",
+	return a.group("runs", "Submit, show and cancel batch runs", "  weir runs list --store sqlite:weir.db",
 		a.runsSubmitCommand(), a.runsListCommand(), a.runsShowCommand(), a.runsCancelCommand())
 }
 
@@ -216,7 +217,7 @@ func (a *app) leaseCommand() *cobra.Command {
 			}
 			return a.showLeases([]control.LeaseInfo{l})
 		})
-	return group("lease", "Show who may act under which name, until when", "  weir lease list --store sqlite:weir.db", list, show)
+	return a.group("lease", "Show who may act under which name, until when", "  weir lease list --store sqlite:weir.db", list, show)
 }
 
 func (a *app) showLeases(leases []control.LeaseInfo) error {
@@ -269,7 +270,7 @@ func (a *app) outboxCommand() *cobra.Command {
 		a.printf("%d events released\n", len(ids))
 		return nil
 	})
-	return group("outbox", "Show and release the events that workers take", "  weir outbox list --store sqlite:weir.db", list, release)
+	return a.group("outbox", "Show and release the events that workers take", "  weir outbox list --store sqlite:weir.db", list, release)
 }
 
 func (a *app) showEvents(events []control.OutboxEvent) error {
@@ -333,6 +334,15 @@ func (a *app) reconcileCommand() *cobra.Command {
 		}
 		return err
 	})
+}
+
+// needsSubcommand is what a command says that only holds others.
+func (a *app) needsSubcommand(cmd *cobra.Command, _ []string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	return usagef("%s needs one of its commands: %s", cmd.CommandPath(), strings.Join(names, ", "))
 }
 
 // table prints rows under a heading; nothing when there are none.

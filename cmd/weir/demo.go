@@ -52,7 +52,8 @@ func (a *app) demo(ctx context.Context) error {
 	if err != nil {
 		return codes.New(codes.OutputUnwritable, "a temporary folder: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	a.cleanUp = func() { os.RemoveAll(dir) }
+	defer a.cleanUp()
 	cfg, err := fixtureConfig(dir)
 	if err != nil {
 		return err

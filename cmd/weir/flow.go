@@ -80,8 +80,8 @@ func (a *app) planCommand() *cobra.Command {
 		Example: "  weir plan flow.yaml --partitions 4",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if partitions < 1 {
-				return usagef("--partitions must be at least 1, not %d", partitions)
+			if partitions < 1 || partitions > maxPartitions {
+				return usagef("--partitions must be between 1 and %d, not %d", maxPartitions, partitions)
 			}
 			plan, err := a.loadFlow(args[0])
 			if err != nil {

@@ -4,14 +4,22 @@ package main
 import (
 	"io"
 	"os"
+
+	"github.com/spf13/cobra"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run is main without the process: it parses args, performs the command and returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	written := &writeFailure{to: stdout}
+	a := &app{stdin: stdin, stdout: written, stderr: stderr, written: written}
 	root := a.root()
+	a.json = wantsJSON(args)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		a.json = wantsJSON(args) // a flag that cannot be parsed may have been this one
+		return usageError{err}
+	})
 	root.AddCommand(
 		a.demoCommand(),
 		a.runCommand(),
@@ -32,4 +40,17 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		a.versionCommand(),
 	)
 	return a.execute(root, args)
+}
+
+// wantsJSON says whether --json is among the arguments, before they are parsed: an error in them is told as a document too.
+func wantsJSON(args []string) bool {
+	for _, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "--json", "--json=true":
+			return true
+		}
+	}
+	return false
 }

@@ -78,7 +78,8 @@ func (a *app) parity(ctx context.Context, o parityOptions, seedGiven bool) error
 	if err != nil {
 		return codes.New(codes.OutputUnwritable, "a temporary folder: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	a.cleanUp = func() { os.RemoveAll(dir) }
+	defer a.cleanUp()
 	cfg, err := a.parityConfig(o, dir, seedGiven)
 	if err != nil {
 		return err

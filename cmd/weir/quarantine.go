@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
-	"path/filepath"
 	"unicode/utf8"
 
 	"github.com/weirstream/weir/control"
@@ -18,7 +17,7 @@ func (a *app) leaveQuarantine(ctx context.Context, o runOptions, journal control
 	if o.artifacts == "" {
 		return nil
 	}
-	f, err := atomicfile.Create(filepath.Join(o.artifacts, fileName(o.runID)+".quarantine.jsonl"), 0o600)
+	f, err := atomicfile.Create(o.quarantineFile(), 0o600)
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -33,7 +35,7 @@ func TestDocumentedCommands(t *testing.T) {
 			}
 			dir := t.TempDir()
 			ran := 0
-			for _, b := range blocks(string(text)) {
+			for _, b := range blocks(onFreePorts(t, string(text))) {
 				switch {
 				case b.saveAs != "":
 					write(t, dir, b.saveAs, b.text)
@@ -46,6 +48,20 @@ func TestDocumentedCommands(t *testing.T) {
 			}
 		})
 	}
+}
+
+// onFreePorts puts free ports in the place of those that the documents name, which something else may use where the test runs.
+func onFreePorts(t *testing.T, text string) string {
+	t.Helper()
+	for _, port := range []string{"9092", "8787"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // after the last, so that they differ
+		text = strings.ReplaceAll(text, port, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	}
+	return text
 }
 
 type block struct{ lang, saveAs, text string }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +22,7 @@ func (a *app) replayCommand() *cobra.Command {
 		Short:   "Arrival logs: reproducible input with injected faults",
 		Example: "  weir replay build --snapshot data.jsonl --faults faults.json --out arrivals.log",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:    a.needsSubcommand,
 	}
 	cmd.AddCommand(a.replayBuildCommand(), a.replayFaultsCommand(), a.replayGenerateCommand(), a.replayPublishCommand())
 	return cmd
@@ -68,7 +67,10 @@ func (a *app) replayBuildCommand() *cobra.Command {
 			return usagef("--snapshot and --out are needed: the events to take and the log to write")
 		}
 		cfg := replay.BuildConfig{Snapshot: snap, Seed: seed, Out: out}
-		var err error
+		err := distinct([]named{{"--out", out}}, []named{{"--snapshot", snap}, {"--faults", faults}, {"--flow", names.flow}})
+		if err != nil {
+			return err
+		}
 		if cfg.Fields, err = a.fields(names); err != nil {
 			return err
 		}
@@ -113,6 +115,9 @@ func (a *app) replayFaultsCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if snap == "" || out == "" {
 			return usagef("--snapshot and --out are needed: the events to take and the schedule to write")
+		}
+		if err := distinct([]named{{"--out", out}}, []named{{"--snapshot", snap}, {"--flow", names.flow}}); err != nil {
+			return err
 		}
 		fields, err := a.fields(names)
 		if err != nil {
@@ -176,6 +181,12 @@ func (a *app) replayGenerateCommand() *cobra.Command {
 		if cfg.Snapshot == "" {
 			return usagef("--snapshot is needed: the file to write")
 		}
+		if cfg.Rate <= 0 {
+			return usagef("--rate must be above 0, not %v", cfg.Rate)
+		}
+		if err := distinct([]named{{"--snapshot", cfg.Snapshot}, {"--faults", cfg.Faults}}, nil); err != nil {
+			return err
+		}
 		if start != "" {
 			t, err := record.ParseTime([]byte(start))
 			if err != nil {
@@ -225,6 +236,12 @@ func (a *app) replayPublishCommand() *cobra.Command {
 			if log == "" || brokers == "" || topic == "" {
 				return usagef("--log, --brokers and --topic are needed")
 			}
+			if addresses(brokers) == nil {
+				return usagef("--brokers %q has an empty address: write HOST:PORT, separated by commas", brokers)
+			}
+			if partitions < 0 || partitions > maxPartitions {
+				return usagef("--create-partitions must be between 0 and %d, not %d", maxPartitions, partitions)
+			}
 			s, err := replay.ParseSpeed(speed)
 			if err != nil {
 				return usagef("--speed: %v", err)
@@ -245,7 +262,7 @@ func (a *app) publish(ctx context.Context, cfg replay.PublishConfig, brokers, to
 	if missing(cfg.Log) {
 		return codes.New(codes.FileMissing, "--log: %w", &os.PathError{Op: "open", Path: cfg.Log, Err: os.ErrNotExist})
 	}
-	producer, err := sinkkafka.New(sinkkafka.Config{Brokers: strings.Split(brokers, ","), Topic: topic, Logger: a.log})
+	producer, err := sinkkafka.New(sinkkafka.Config{Brokers: addresses(brokers), Topic: topic, Logger: a.log})
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,8 @@ func (o runOptions) check() error {
 		return usagef("--once-n, --until-n, --epoch-records and --fetch must not be negative, and --epoch must be more than 0")
 	case o.onceN > 0 && o.untilN > 0:
 		return usagef("--once-n ends the run and --until-n keeps it open: give one of them")
+	case o.log == "" && o.brokers != "" && addresses(o.brokers) == nil:
+		return usagef("--brokers %q has an empty address: write HOST:PORT, separated by commas", o.brokers)
 	case o.log == "" && (o.brokers == "" || o.topic == ""):
 		return usagef("say what to read: --brokers and --topic, or --log")
 	case o.log != "" && (o.brokers != "" || o.topic != ""):
@@ -91,7 +93,7 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := o.prepareOutputs(); err != nil {
+	if err := o.prepareOutputs(flowFile); err != nil {
 		return err
 	}
 	journal, err := openStore(ctx, o.store)
@@ -115,7 +117,7 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 }
 
 // prepareOutputs finds out before the run, not after it, that its results cannot be written.
-func (o *runOptions) prepareOutputs() error {
+func (o *runOptions) prepareOutputs(flowFile string) error {
 	if o.artifacts != "" {
 		if err := os.MkdirAll(o.artifacts, 0o700); err != nil {
 			return codes.New(codes.OutputUnwritable, "--artifacts: %w", err)
@@ -124,7 +126,19 @@ func (o *runOptions) prepareOutputs() error {
 			o.emit = filepath.Join(o.artifacts, fileName(o.runID)+".emit.json")
 		}
 	}
+	outputs := []named{{"--emit", o.emit}}
+	if o.artifacts != "" {
+		outputs = append(outputs, named{"--artifacts", o.quarantineFile()})
+	}
+	if err := distinct(outputs, append(storeFiles(o.store), named{"the flow", flowFile}, named{"--log", o.log})); err != nil {
+		return err
+	}
 	return writable(o.emit)
+}
+
+// quarantineFile is where what the run set aside is written.
+func (o *runOptions) quarantineFile() string {
+	return filepath.Join(o.artifacts, fileName(o.runID)+".quarantine.jsonl")
 }
 
 // writable makes sure that a file can be made at path; "" needs none.
@@ -140,14 +154,15 @@ func writable(path string) error {
 	return nil
 }
 
-// fileName turns a run id into a name without separators.
-func fileName(runID string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '/' || r == os.PathSeparator || r == ':' {
-			return '_'
+// addresses splits a list of addresses; nil when one is empty.
+func addresses(list string) []string {
+	parts := strings.Split(list, ",")
+	for i, p := range parts {
+		if parts[i] = strings.TrimSpace(p); parts[i] == "" {
+			return nil
 		}
-		return r
-	}, strings.TrimLeft(runID, "."))
+	}
+	return parts
 }
 
 type commitOffsets = func(context.Context, map[int32]record.Position) error
@@ -157,7 +172,7 @@ func (a *app) source(o runOptions) (sources.Source, commitOffsets, error) {
 		return logfile.NewSource(o.log, logfile.SourceConfig{Partitions: o.partitions, Faults: true}), nil, nil
 	}
 	s, err := kafka.New(kafka.Config{
-		Brokers: strings.Split(o.brokers, ","), Topic: o.topic, Logger: a.log,
+		Brokers: addresses(o.brokers), Topic: o.topic, Logger: a.log,
 		OnOutage: func(cause error) {
 			if cause != nil {
 				a.notice("weir: the broker does not answer, trying again: %s\n", printable(cause.Error()))
@@ -191,7 +206,7 @@ func (a *app) progress(p actors.Progress) {
 
 // finishRun writes what the run leaves behind and says how it ended.
 func (a *app) finishRun(ctx context.Context, o runOptions, plan *flow.Plan, journal control.ControlStore, result actors.Result, err error) error {
-	again := codes.Has(err, codes.RunFinished) && o.emit != "" && missing(o.emit)
+	again := codes.Has(err, codes.RunFinished) && o.emit != "" && missing(o.emit) && (o.onceN == 0 || o.onceN == result.Counts.Records) && o.untilN == 0
 	switch {
 	case err == nil:
 	case again:
@@ -200,7 +215,10 @@ func (a *app) finishRun(ctx context.Context, o runOptions, plan *flow.Plan, jour
 	case errors.Is(err, actors.ErrInterrupted) && a.signal == syscall.SIGTERM && o.onceN == 0 && o.untilN == 0 && o.log == "":
 		// Being told to stop is how a daemon ends.
 		a.notice("weir: stopped; everything processed is committed\n")
-		return a.leaveQuarantine(context.WithoutCancel(ctx), o, journal)
+		if err := a.leaveQuarantine(context.WithoutCancel(ctx), o, journal); err != nil || !a.json {
+			return err
+		}
+		return a.document(map[string]any{"stopped": true, "records": result.Counts.Records, "epoch": result.Epoch})
 	default:
 		return err
 	}
