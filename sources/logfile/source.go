@@ -2,6 +2,7 @@ package logfile
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -60,8 +61,9 @@ func NewSource(path string, cfg SourceConfig) *Source {
 	return &Source{path: path, cfg: cfg, failed: map[int64]bool{}, waited: map[int64]bool{}}
 }
 
-// Info reads the log's end line: the name is the path and the id the log hash, which is checked when the log is read. The error
-// carries codes.FileMissing or codes.LogInvalid.
+// Info reads the log's end line: the id is the log hash, which is checked when the log is read, and the name is the path, followed by
+// the number of partitions unless there is one. A log that is dealt to another number of partitions has other positions, so it goes by
+// another name: a run that would resume there is refused. The error carries codes.FileMissing or codes.LogInvalid.
 func (s *Source) Info(ctx context.Context) (sources.Info, error) {
 	if err := ctx.Err(); err != nil {
 		return sources.Info{}, err
@@ -76,6 +78,9 @@ func (s *Source) Info(ctx context.Context) (sources.Info, error) {
 		return sources.Info{}, err
 	}
 	info := sources.Info{Name: s.path, ID: end.LogHash, Bounded: true}
+	if s.cfg.Partitions > 1 {
+		info.Name = fmt.Sprintf("%s (%d partitions)", s.path, s.cfg.Partitions)
+	}
 	for p := range s.cfg.Partitions {
 		info.Partitions = append(info.Partitions, p)
 	}

@@ -10,11 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources"
 )
@@ -161,7 +164,7 @@ func TestInfoNamesTheLogByItsHash(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, end, err := Verify(path)
-	if err != nil || info.ID != end.LogHash || info.Name != path || !info.Bounded || !slices.Equal(info.Partitions, []int32{0, 1, 2}) {
+	if err != nil || info.ID != end.LogHash || info.Name != path+" (3 partitions)" || !info.Bounded || !slices.Equal(info.Partitions, []int32{0, 1, 2}) {
 		t.Errorf("got %+v, %v", info, err)
 	}
 	for name, content := range map[string]string{"empty": "", "text": "hello\n", "cut": `{"arrivals":1`} {
@@ -187,6 +190,39 @@ func TestInfoNamesTheLogByItsHash(t *testing.T) {
 	}
 	if _, err := s.Open(ended, nil); err != context.Canceled {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// TestALogDealtAnewIsAnotherSource: positions in a log mean nothing once it is dealt to more or fewer partitions.
+func TestALogDealtAnewIsAnotherSource(t *testing.T) {
+	t.Parallel()
+	path := writeLog(t, 10, 2, nil)
+	header := func(partitions int32) control.RunHeader {
+		info, err := NewSource(path, SourceConfig{Partitions: partitions}).Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return control.RunHeader{RunID: "r", Fingerprint: "f", Source: info.Name, SourceID: info.ID, Partitions: info.Partitions}
+	}
+	for was := int32(1); was <= 4; was++ {
+		for is := int32(1); is <= 4; is++ {
+			_, _, err := control.CheckOpen(control.RunOpen, header(was), header(is))
+			if was == is {
+				if err != nil {
+					t.Errorf("%d partitions again: %v", was, err)
+				}
+				continue
+			}
+			if !codes.Has(err, codes.RunMismatch) {
+				t.Errorf("%d partitions, then %d: %v", was, is, err)
+				continue
+			}
+			for _, h := range []control.RunHeader{header(was), header(is)} {
+				if !strings.Contains(err.Error(), strconv.Quote(h.Source)) {
+					t.Errorf("%d partitions, then %d: %v does not name %s", was, is, err, h.Source)
+				}
+			}
+		}
 	}
 }
 
