@@ -43,7 +43,7 @@ type Config struct {
 	Nodes int
 	// DataDir keeps topics and records. It is made when it is missing. Empty: everything lives in memory.
 	DataDir string
-	// Partitions of the topics that are created, here and by clients that leave it to the broker. Defaults to 4.
+	// Partitions of the topics that are created, here and by clients that leave it to the broker. Defaults to 4; at most MaxPartitions.
 	Partitions int32
 	// Topics that must exist. One that exists keeps its partitions and its records.
 	Topics []string
@@ -61,11 +61,15 @@ type Broker struct {
 	close   sync.Once
 }
 
-// Start starts a broker and waits until it answers. Errors: PORT_IN_USE; STORE_UNAVAILABLE when the data folder cannot be written, is
+// Start starts a broker and waits until it answers. Errors: CONFIG_INVALID for topics that Kafka would not
+// have; PORT_IN_USE; STORE_UNAVAILABLE when the data folder cannot be written, is
 // damaged, or is locked by another broker.
 func Start(cfg Config) (*Broker, error) {
 	if cfg.Partitions <= 0 {
 		cfg.Partitions = 4
+	}
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	lock, err := openDataDir(cfg.DataDir)
 	if err != nil {
@@ -76,6 +80,7 @@ func Start(cfg Config) (*Broker, error) {
 		unlock(lock)
 		return nil, cfg.startError(err)
 	}
+	bound(cluster)
 	b := &Broker{cluster: cluster, addr: cluster.ListenAddrs()[0], lock: lock}
 	if err := b.ensureTopics(cfg); err != nil {
 		b.Close()
