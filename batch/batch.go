@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -71,7 +72,7 @@ func Run(ctx context.Context, cfg Config) (emit.Doc, error) {
 	if err := r.read(ctx); err != nil {
 		return r.doc, err
 	}
-	return r.finish()
+	return r.finish(ctx)
 }
 
 type run struct {
@@ -128,7 +129,7 @@ func (r *run) readOnce(ctx context.Context) (progress bool, err error) {
 		// What came with an error is good.
 		for i := range batches {
 			progress = true
-			if stepErr := r.deliver(&batches[i]); stepErr != nil {
+			if stepErr := r.deliver(ctx, &batches[i]); stepErr != nil {
 				return true, stepErr
 			}
 		}
@@ -143,20 +144,20 @@ func (r *run) readOnce(ctx context.Context) (progress bool, err error) {
 	}
 }
 
-func (r *run) deliver(b *record.Batch) error {
+func (r *run) deliver(ctx context.Context, b *record.Batch) error {
 	defer b.Done()
 	l := r.lanes[b.Partition]
 	if l == nil {
 		return codes.New(codes.Internal, "the source delivered partition %d, which it had not named", b.Partition)
 	}
-	return r.step(l, partitions.Deliver{Batch: b})
+	return r.step(ctx, l, partitions.Deliver{Batch: b})
 }
 
-func (r *run) step(l *lane, ev partitions.Event) error {
+func (r *run) step(ctx context.Context, l *lane, ev partitions.Event) error {
 	if err := l.machine.Step(ev, &l.effects); err != nil {
 		return err
 	}
-	if err := r.report(l); err != nil {
+	if err := r.report(ctx, l); err != nil {
 		return err
 	}
 	var err error
@@ -169,10 +170,10 @@ func (r *run) step(l *lane, ev partitions.Event) error {
 	return err
 }
 
-func (r *run) report(l *lane) error {
+func (r *run) report(ctx context.Context, l *lane) error {
 	for _, q := range l.effects.Quarantine {
 		if r.cfg.Mode == emit.ModeBatch && (q.Reason == partitions.ReasonUnreadable || q.Reason == partitions.ReasonTombstone) {
-			return codes.New(codes.SnapshotInvalid, "record %s (counted from 0 in event time order): %s: %s", q.Position, q.Reason, q.Detail)
+			return codes.New(codes.SnapshotInvalid, "%s: %s: %s", r.place(ctx, q), q.Reason, q.Detail)
 		}
 		if r.cfg.Quarantine != nil {
 			if err := r.cfg.Quarantine(q); err != nil {
@@ -190,8 +191,24 @@ func (r *run) report(l *lane) error {
 	return nil
 }
 
+// Locator is a source that knows where its records stand.
+type Locator interface {
+	// Locate names the place of a record for a message, such as FILE:LINE. It may read the source again.
+	Locate(ctx context.Context, partition int32, at record.Position) (string, error)
+}
+
+// place names a record, by its line where the source can tell it.
+func (r *run) place(ctx context.Context, q partitions.Quarantined) string {
+	if l, ok := r.cfg.Source.(Locator); ok {
+		if place, err := l.Locate(ctx, q.Partition, q.Position); err == nil {
+			return place
+		}
+	}
+	return fmt.Sprintf("record %s (counted from 0 in event time order)", q.Position)
+}
+
 // finish releases what waits, up to the instant that the partitions have in common, and writes the document.
-func (r *run) finish() (emit.Doc, error) {
+func (r *run) finish(ctx context.Context) (emit.Doc, error) {
 	through := record.NoTime
 	for _, l := range r.lanes {
 		through = max(through, l.machine.MaxEventTime())
@@ -201,7 +218,7 @@ func (r *run) finish() (emit.Doc, error) {
 	order := slices.Sorted(maps.Keys(r.lanes))
 	for _, p := range order {
 		l := r.lanes[p]
-		if err := r.step(l, partitions.EndOfSource{Through: through}); err != nil {
+		if err := r.step(ctx, l, partitions.EndOfSource{Through: through}); err != nil {
 			return r.doc, err
 		}
 		r.doc.Positions[p] = l.machine.Next()

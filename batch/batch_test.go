@@ -19,6 +19,7 @@ import (
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sinks/emit"
 	"github.com/weirstream/weir/sources"
+	"github.com/weirstream/weir/sources/snapshot"
 	"github.com/weirstream/weir/sources/sourcetest"
 )
 
@@ -169,6 +170,26 @@ func TestFailuresEndTheRun(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 		})
+	}
+}
+
+// TestABatchNamesTheLine of a record that the flow cannot take, wherever event time order put it; without a source that can tell, its
+// number.
+func TestABatchNamesTheLine(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"rows.csv":   "id,key,t,x\na,1,5,1\n\nb,1,3,word\nc,1,4,2\n",
+		"rows.jsonl": `{"id":"a","key":"1","t":5,"x":1}` + "\n" + `{"id":"c","key":"1","t":4,"x":2}` + "\n\n" + `{"id":"b","key":"1","t":3,"x":"word"}` + "\n",
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := plan(t)
+		_, err := batch.Run(t.Context(), batch.Config{Plan: p, Source: snapshot.New(snapshot.Config{Path: path, Fields: snapshot.FieldsOf(p)}), Mode: emit.ModeBatch})
+		if !codes.Has(err, codes.SnapshotInvalid) || !strings.Contains(err.Error(), path+":4: UNREADABLE: ") || strings.Contains(err.Error(), "counted from 0") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -237,6 +237,10 @@ func (p *parsing) cell() error {
 	if q := bytes.IndexByte(c.text, '"'); q >= 0 {
 		return p.in.refuse(c.line, c.column+q, errors.New("a quote inside a field; quote the whole field and double the quote"))
 	}
+	if cr := bytes.IndexByte(c.text, '\r'); cr >= 0 && p.columns == nil {
+		// Lines that end with CR alone would make the whole file one row of names, without any data.
+		return p.in.refuse(c.line, c.column+cr, errors.New("a carriage return without a line feed in the first row; end lines with LF or CR LF, or quote the name"))
+	}
 	p.at += end
 	p.cells = append(p.cells, c)
 	return nil

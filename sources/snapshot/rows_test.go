@@ -179,6 +179,29 @@ func TestTheSameRowsInBothFormats(t *testing.T) {
 	}
 }
 
+// A file whose lines end with CR alone is not one row of names without data; in quotes, and before LF, CR is what it was.
+func TestACarriageReturnInTheFirstRowOfCSV(t *testing.T) {
+	t.Parallel()
+	const names = "event_id,event_time,instrument,x"
+	for input, want := range map[string]string{
+		names + "\ra,2026-01-05T14:30:00Z,1,2\rb,2026-01-05T14:31:00Z,1,3\r":      ":1:33: a carriage return",
+		"\n" + names + "\ra,2026-01-05T14:30:00Z,1,2\n":                           ":2:33: a carriage return",
+		"event_id\r,event_time,instrument\n":                                      ":1:9: a carriage return",
+		names + "\r\r\na,2026-01-05T14:30:00Z,1,2\n":                              ":1:33: a carriage return",
+		`event_id,event_time,"instrument"` + "\ra,2026-01-05T14:30:00Z,1\r":       ":1:33: something follows",
+		names + "\r\na,2026-01-05T14:30:00Z,1,2\r\n":                              "",
+		`event_id,event_time,instrument,"x` + "\ry\"\na,2026-01-05T14:30:00Z,1,2": "",
+	} {
+		rows, err := all(t, New(Config{Path: write(t, "x.csv", []byte(input))}))
+		switch {
+		case want == "" && (err != nil || len(rows) != 1):
+			t.Errorf("%q: %q, %v", input, rows, err)
+		case want != "" && (!codes.Has(err, codes.SnapshotInvalid) || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: %q, %v; want %s", input, rows, err, want)
+		}
+	}
+}
+
 func TestTheLengthOfARowIsBounded(t *testing.T) {
 	t.Parallel()
 	pad := func(template string, size int) []byte {

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -254,6 +255,29 @@ func (s *Source) Rows(ctx context.Context) (*Rows, error) {
 	}
 	r.rows, r.release = sorted, sorted.close
 	return r, nil
+}
+
+// Locate names the line of the row at a position of partition 0 as PATH:LINE. It reads the snapshot again up to there. Errors are those
+// of Rows, and codes.SnapshotInvalid for a position that no row has.
+func (s *Source) Locate(ctx context.Context, partition int32, at record.Position) (string, error) {
+	n, ok := at.Int64()
+	if !ok || partition != 0 {
+		return "", codes.New(codes.SnapshotInvalid, "%s has no position %s in partition %d", s.cfg.Path, at, partition)
+	}
+	rows, err := s.Rows(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var row Row
+	for range n + 1 {
+		if err := rows.Next(&row); err == io.EOF {
+			return "", codes.New(codes.SnapshotInvalid, "%s has no row %d", s.cfg.Path, n)
+		} else if err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%s:%d", s.cfg.Path, row.Line), nil
 }
 
 func (s *Source) sort(ctx context.Context, rows rowReader) (sortedRows, error) {

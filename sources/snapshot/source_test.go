@@ -112,6 +112,30 @@ func TestNoRoomToSortIsAClearError(t *testing.T) {
 	}
 }
 
+// Locate finds the line of every position, in memory, in files and in a file that is in order; and no other.
+func TestLocateNamesTheLine(t *testing.T) {
+	t.Parallel()
+	path, want := shuffled(t, 3, 200)
+	for _, memory := range []int{4 << 10, 64 << 20} {
+		s := New(Config{Path: path, Memory: memory, TempDir: t.TempDir()})
+		for n := range want {
+			_, rest, _ := strings.Cut(want[n], " line ")
+			line, _, _ := strings.Cut(rest, ":")
+			if got, err := s.Locate(t.Context(), 0, record.Offset(int64(n))); err != nil || got != path+":"+line {
+				t.Fatalf("memory %d, row %d: %q, %v; want line %s", memory, n, got, err, line)
+			}
+		}
+		for _, c := range []struct {
+			partition int32
+			at        int64
+		}{{0, 200}, {1, 0}} {
+			if got, err := s.Locate(t.Context(), c.partition, record.Offset(c.at)); !codes.Has(err, codes.SnapshotInvalid) {
+				t.Errorf("partition %d, row %d: %q, %v", c.partition, c.at, got, err)
+			}
+		}
+	}
+}
+
 func TestAFileInOrderIsStreamed(t *testing.T) {
 	t.Parallel()
 	path, want := shuffled(t, 1, 500)
