@@ -47,23 +47,36 @@ func ParseStore(s string) (Store, error) {
 }
 
 func parseSQLite(path string) (Store, error) {
-	bad := ""
+	bad, shown := "", path
+	if mayHoldSecret(path) {
+		shown = "***"
+	}
 	switch {
 	case path == "":
 		bad = "the path is missing"
 	case path == ":memory:":
 		bad = "a journal in memory would not survive a restart; name a file"
-	case strings.HasPrefix(path, "//"):
+	case strings.HasPrefix(path, "//") || strings.Contains(path, "://"):
 		bad = "a path follows the colon, not a URL"
 	case strings.ContainsAny(path, "?\x00"):
 		bad = "the path has a '?' or a NUL; there are no options"
+	case mayHoldSecret(path):
+		bad = "that looks like a user with a password, and there are none; name a file without ':' before '@' and without 'password='"
 	case strings.HasSuffix(path, "/") || strings.HasSuffix(path, string(filepath.Separator)):
 		bad = "the path is a folder; name a file in it"
 	default:
 		path = filepath.Clean(path)
 		return Store{Kind: StoreSQLite, Path: path, shown: "sqlite:" + path}, nil
 	}
-	return Store{}, codes.New(codes.StoreInvalid, "store %q: %s: write sqlite:PATH, such as sqlite:weir.db", "sqlite:"+path, bad)
+	return Store{}, codes.New(codes.StoreInvalid, "store %q: %s: write sqlite:PATH, such as sqlite:weir.db", "sqlite:"+shown, bad)
+}
+
+// mayHoldSecret says whether the path is rather a URL or a connection string with an "sqlite:" before it. It is not shown then, and no
+// store has it, so that no later error shows it either.
+func mayHoldSecret(path string) bool {
+	at := strings.LastIndex(path, "@")
+	return strings.HasPrefix(path, "//") || strings.Contains(path, "://") || strings.Contains(path, "?") ||
+		strings.Contains(path[:max(at, 0)], ":") || strings.Contains(strings.ToLower(path), "password=")
 }
 
 // Redacted is the store string without its secrets, fit for logs and messages.

@@ -58,6 +58,37 @@ func TestParseStoreRefuses(t *testing.T) {
 	}
 }
 
+// A URL or connection string with "sqlite:" before it is refused without being shown.
+func TestAMistypedSQLiteStoreNeverShowsASecret(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"sqlite:postgres://u:SEKRET@h/db":    "not a URL",
+		"sqlite://u:SEKRET@h/db":             "not a URL",
+		"sqlite://SEKRET@h/db":               "not a URL",
+		"sqlite:///SEKRET":                   "not a URL",
+		"sqlite:x?key=SEKRET":                "no options",
+		"sqlite:u:SEKRET@h/db":               "user with a password",
+		"sqlite:u:SEK@RET@h/":                "user with a password",
+		"sqlite:/u:SEKRET\x00@h":             "NUL",
+		"sqlite:host=db Password=SEKRET":     "user with a password",
+		"sqlite:postgresql:u:SEKRET@h:5432":  "user with a password",
+		"sqlite:file:SEKRET?_auth_pass=x":    "no options",
+		"sqlite:mysql://SEKRET/db?mode=ro":   "not a URL",
+		"sqlite:sqlite:postgres://SEKRET@h/": "not a URL",
+	} {
+		st, err := control.ParseStore(in)
+		if !codes.Has(err, codes.StoreInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"sqlite:***"`) {
+			t.Errorf("ParseStore(%q) = %v, want STORE_INVALID of sqlite:*** with %q", in, err, want)
+		}
+		if shown := fmt.Sprintf("%v %#v", err, st); strings.Contains(shown, "SEK") || strings.Contains(shown, "RET") {
+			t.Errorf("ParseStore(%q) shows a secret: %s", in, shown)
+		}
+		if st != (control.Store{}) {
+			t.Errorf("ParseStore(%q) = %#v beside its error", in, st)
+		}
+	}
+}
+
 // Whatever way a store is printed, its password is not there; nor is it in the error.
 func TestStoreNeverShowsASecret(t *testing.T) {
 	t.Parallel()
