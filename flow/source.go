@@ -105,6 +105,11 @@ func readYAML(src []byte, r *report) *node {
 		r.add(pos{1, 1}, "", "the file is empty", `a flow starts with "flow: `+Version+`"`)
 		return nil
 	}
+	if at, version := yamlVersion(src); version != "" {
+		// The reader takes 1.1 and refuses 1.2. What it reads is judged by YAML 1.2, so a file that says 1.1 might mean something else.
+		r.add(at, "", "is declared as YAML "+printable(version)+"; a flow is YAML 1.2", "remove the %YAML line")
+		return nil
+	}
 	end := cursor{src: src, pos: pos{1, 1}}
 	end.to(len(src))
 	root := converter{r, end.pos}.node(doc.Content[0], "", 0)
@@ -117,6 +122,27 @@ func readYAML(src []byte, r *report) *node {
 		r.add(pos{more.Line, more.Column}, "", "a second document starts here", "one file holds one flow; move the rest into a file of its own")
 	}
 	return root
+}
+
+// yamlVersion finds the version that a %YAML line before the document declares. "" without one.
+func yamlVersion(src []byte) (pos, string) {
+	at := cursor{src: src, pos: pos{1, 1}}
+	for at.i < len(src) {
+		start := at
+		for at.i < len(src) && at.pos.line == start.pos.line {
+			at.step()
+		}
+		line := strings.TrimSpace(string(src[start.i:at.i]))
+		switch {
+		case strings.HasPrefix(line, "%YAML"):
+			if words := strings.Fields(line); len(words) > 1 {
+				return start.pos, words[1]
+			}
+		case line != "" && line[0] != '#' && line[0] != '%':
+			return pos{}, ""
+		}
+	}
+	return pos{}, ""
 }
 
 var (
