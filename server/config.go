@@ -40,7 +40,7 @@ type Config struct {
 	Store     Store
 	Names     Names
 	Artifacts Artifacts
-	// Listen is HOST:PORT. Defaults to 127.0.0.1:8080.
+	// Listen is HOST:PORT. Defaults to 127.0.0.1:8787.
 	Listen string
 	// Tokens, unless nil, are the principals that may come in. Without them everybody on this machine is the principal "local".
 	Tokens *Tokens
@@ -59,7 +59,7 @@ type Config struct {
 
 func (c Config) withDefaults() (Config, error) {
 	if c.Listen == "" {
-		c.Listen = "127.0.0.1:8080"
+		c.Listen = "127.0.0.1:8787"
 	}
 	if c.MaxBody <= 0 {
 		c.MaxBody = 64 << 10
@@ -78,7 +78,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, codes.New(codes.ConfigInvalid, "the address %q to listen on is not HOST:PORT", c.Listen)
 	}
 	if !loopback(host) && (c.Tokens == nil || c.TLS == nil) {
-		return c, codes.New(codes.ConfigInvalid, "%s is not loopback: it needs a token file and a TLS certificate", c.Listen)
+		return c, codes.New(codes.ConfigInvalid, "%s is not loopback: it needs a token file (--tokens) and a TLS certificate (--tls-cert, --tls-key)", c.Listen)
 	}
 	return c, nil
 }

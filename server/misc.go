@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirstream/weir/codes"
@@ -17,7 +18,8 @@ const artifactTimeout = 10 * time.Minute
 
 // artifact streams a document. What turns out damaged ends in the middle, never as a whole answer: the length was announced.
 func (s *Server) artifact(w http.ResponseWriter, r *http.Request) {
-	hash := r.PathValue("hash")
+	// A reference as results give it, sha256:HEX, is taken too.
+	hash := strings.TrimPrefix(r.PathValue("hash"), record.HashPrefix)
 	in, size, err := s.cfg.Artifacts.Get(r.Context(), hash)
 	if err != nil {
 		s.fail(w, r, err)

@@ -63,6 +63,9 @@ func toProblem(err error) problem {
 	if status >= http.StatusInternalServerError {
 		return problem{status, c.Name, c.Meaning}
 	}
+	if c == codes.RunUnknown {
+		return problem{status, c.Name, "there is no run of this id"} // the store's message names its own place
+	}
 	var e *codes.Error
 	errors.As(err, &e)
 	return problem{status, c.Name, e.Msg}

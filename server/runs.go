@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -127,9 +128,9 @@ func filterOf(r *http.Request) (control.RunFilter, error) {
 		case "cursor":
 			f.Cursor = value
 		case "phase":
-			f.Phase = control.RunPhase(strings.ToUpper(value))
-			if !known(f.Phase) {
-				return f, problem{http.StatusBadRequest, codes.RequestInvalid.Name, "phase is QUEUED, RUNNING, SUCCEEDED, FAILED or CANCELLED"}
+			var err error
+			if f.Phase, err = ParsePhase(value); err != nil {
+				return f, problem{http.StatusBadRequest, codes.RequestInvalid.Name, err.Error()}
 			}
 		case "limit":
 			n, err := strconv.Atoi(value)
@@ -144,13 +145,13 @@ func filterOf(r *http.Request) (control.RunFilter, error) {
 	return f, nil
 }
 
-func known(p control.RunPhase) bool {
-	for _, q := range phases {
-		if p == q {
-			return true
-		}
+// ParsePhase reads a phase, in any case; "" is every phase.
+func ParsePhase(text string) (control.RunPhase, error) {
+	p := control.RunPhase(strings.ToUpper(text))
+	if text == "" || slices.Contains(phases, p) {
+		return p, nil
 	}
-	return false
+	return "", errors.New("a phase is QUEUED, RUNNING, SUCCEEDED, FAILED or CANCELLED")
 }
 
 func (s *Server) show(w http.ResponseWriter, r *http.Request) error {

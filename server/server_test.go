@@ -279,6 +279,9 @@ func TestArtifacts(t *testing.T) {
 	if status != 200 || header.Get("ETag") != `"sha256:`+info.Name+`"` || doc["values"] == nil {
 		t.Errorf("%d %v %v", status, header, doc)
 	}
+	if status, _, _ := p.call(t, "GET", "/v1/artifacts/sha256:"+info.Name, ""); status != 200 {
+		t.Errorf("by reference: %d", status)
+	}
 	for path, want := range map[string]int{
 		strings.Repeat("0", 64): 404, "..%2f..%2fetc%2fpasswd": 422, "short": 422, strings.ToUpper(info.Name): 422, info.Name + "%00": 422,
 	} {

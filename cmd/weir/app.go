@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -89,9 +88,6 @@ func (a *app) quiet() *slog.Logger {
 	return nil
 }
 
-// sameSignal is how close two signals are one: some tools signal a process and its group.
-const sameSignal = 50 * time.Millisecond
-
 // execute runs the command under a context that the first SIGINT or SIGTERM ends; the second ends the process at once.
 func (a *app) execute(root *cobra.Command, args []string) int {
 	ctx, stop := context.WithCancel(context.Background())
@@ -111,16 +107,12 @@ func (a *app) execute(root *cobra.Command, args []string) int {
 		}
 		done <- a.exitCode(err)
 	}()
-	var first time.Time
 	for {
 		select {
 		case code := <-done:
 			return code
 		case s := <-signals:
 			if ctx.Err() != nil {
-				if time.Since(first) < sameSignal {
-					continue
-				}
 				killNow()
 				if a.cleanUp != nil {
 					a.cleanUp()
@@ -128,7 +120,7 @@ func (a *app) execute(root *cobra.Command, args []string) int {
 				fmt.Fprintln(a.stderr, "weir: stopped at once; what was committed stays, the rest is done again by the next start")
 				return codes.ExitInterrupted
 			}
-			a.signal, first = s, time.Now()
+			a.signal = s
 			fmt.Fprintln(a.stderr, "weir: stopping after the work in hand; once more to stop at once")
 			stop()
 		}

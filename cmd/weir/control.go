@@ -21,13 +21,17 @@ import (
 // localPrincipal is who submits from the command line, as on a server without tokens.
 const localPrincipal = "local"
 
-// storeFlag adds --store to a command, which opens it for run.
+// storeFlag adds --store to a command, which opens it for run. Only submit makes a store that is not there: to others a store that does
+// not exist is a mistake in its name.
 func (a *app) storeFlag(cmd *cobra.Command, run func(ctx context.Context, store control.ControlStore, args []string) error) *cobra.Command {
 	var store string
-	cmd.Flags().StringVar(&store, "store", "", "store of the control plane: sqlite:PATH or postgres://… (required)")
+	cmd.Flags().StringVar(&store, "store", "", "store of the control plane: sqlite:PATH, postgres://…, or a reference env:NAME or file:PATH (required)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if store == "" {
 			return usagef("--store is missing: say where the control plane is kept, such as --store sqlite:weir.db")
+		}
+		if files := storeFiles(store); len(files) > 0 && cmd.Name() != "submit" && missing(files[0].path) {
+			return codes.New(codes.FileMissing, "there is no store at %s; `weir runs submit`, `weir run` and `weir batch worker` make one", files[0].path)
 		}
 		s, err := openStore(cmd.Context(), store)
 		if err != nil {
@@ -132,7 +136,10 @@ func (a *app) runsListCommand() *cobra.Command {
 		if f.Limit < 1 || f.Limit > control.MaxPage {
 			return usagef("--limit must be between 1 and %d, not %d", control.MaxPage, f.Limit)
 		}
-		f.Phase = control.RunPhase(phase)
+		var err error
+		if f.Phase, err = server.ParsePhase(phase); err != nil {
+			return usagef("--phase: %v", err)
+		}
 		runs, next, err := store.ListRuns(ctx, f)
 		if err != nil {
 			return err
@@ -146,7 +153,7 @@ func (a *app) runsListCommand() *cobra.Command {
 		}
 		a.table("run\tphase\tflow\tsnapshot\tprincipal\tcreated", len(runs), func(w io.Writer, i int) {
 			r := runs[i]
-			fmt.Fprintf(w, "%.20s…\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Phase, r.Flow, r.Snapshot, r.Principal, stamp(r.Created))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Phase, r.Flow, r.Snapshot, r.Principal, stamp(r.Created))
 		})
 		if next != "" {
 			a.printf("more: --cursor %s\n", next)
@@ -175,6 +182,9 @@ func (a *app) runsCancelCommand() *cobra.Command {
 		r, err := store.CancelRun(ctx, args[0])
 		if err != nil {
 			return err
+		}
+		if r.Phase != control.Queued {
+			a.notice("weir: the run is %s; nothing was cancelled\n", r.Phase)
 		}
 		return a.showRun(r)
 	})
@@ -224,13 +234,17 @@ func (a *app) showLeases(leases []control.LeaseInfo) error {
 	if a.json {
 		rows := make([]any, len(leases))
 		for i, l := range leases {
-			rows[i] = map[string]any{"name": l.Name, "owner": l.Owner, "fence_token": uint64(l.Token), "until": stamp(l.Until), "valid": l.Valid}
+			rows[i] = map[string]any{"name": l.Name, "owner": l.Owner, "fence_token": uint64(l.Token), "until": stampOrNull(l.Until), "valid": l.Valid}
 		}
 		return a.document(map[string]any{"leases": rows})
 	}
 	a.table("lease\towner\ttoken\tuntil\tvalid", len(leases), func(w io.Writer, i int) {
 		l := leases[i]
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%t\n", l.Name, l.Owner, l.Token, stamp(l.Until), l.Valid)
+		until := "released"
+		if !l.Until.IsZero() {
+			until = stamp(l.Until)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%t\n", l.Name, l.Owner, l.Token, until, l.Valid)
 	})
 	return nil
 }
@@ -323,10 +337,12 @@ func (a *app) reconcileCommand() *cobra.Command {
 		if a.json {
 			err = a.document(map[string]any{"damage": rows, "repaired": len(found) - open, "open": open})
 		} else {
-			a.table("kind\trun\tdetail\trepaired", len(found), func(w io.Writer, i int) {
-				d := found[i]
-				fmt.Fprintf(w, "%s\t%.20s\t%s\t%t\n", d.Kind, d.RunID, d.Detail, d.Repaired)
-			})
+			if len(found) > 0 {
+				a.table("kind\trun\tdetail\trepaired", len(found), func(w io.Writer, i int) {
+					d := found[i]
+					fmt.Fprintf(w, "%s\t%.20s\t%s\t%t\n", d.Kind, d.RunID, d.Detail, d.Repaired)
+				})
+			}
 			a.printf("%d found, %d mended\n", len(found), len(found)-open)
 		}
 		if err == nil && open > 0 {
@@ -345,9 +361,10 @@ func (a *app) needsSubcommand(cmd *cobra.Command, _ []string) error {
 	return usagef("%s needs one of its commands: %s", cmd.CommandPath(), strings.Join(names, ", "))
 }
 
-// table prints rows under a heading; nothing when there are none.
+// table prints rows under a heading, or that there are none.
 func (a *app) table(heading string, n int, row func(w io.Writer, i int)) {
 	if n == 0 {
+		a.printf("none\n")
 		return
 	}
 	w := tabwriter.NewWriter(escaping{a.stdout}, 0, 0, 2, ' ', 0)

@@ -78,8 +78,14 @@ func TestRunsOnTheCommandLine(t *testing.T) {
 	if list := must(t, dir, args("runs list", onStore)...); !strings.Contains(list, "SUCCEEDED") || !strings.Contains(list, "CANCELLED") {
 		t.Errorf("%s", list)
 	}
-	if leases := parse(t, must(t, dir, args("lease list --json", onStore)...))["leases"].([]any); len(leases) == 0 {
+	leases := parse(t, must(t, dir, args("lease list --json", onStore)...))["leases"].([]any)
+	if len(leases) == 0 {
 		t.Error("no lease was ever taken")
+	}
+	for _, l := range leases {
+		if l := l.(map[string]any); l["valid"] != false || l["until"] != nil {
+			t.Errorf("a released lease: %v", l)
+		}
 	}
 	refused(t, dir, 3, []string{"RUN_UNKNOWN"}, args("runs show run_0", onStore)...)
 	refused(t, dir, 3, []string{"NAME_UNKNOWN"}, args("lease show nobody", onStore)...)
@@ -180,7 +186,14 @@ func TestStoreReferences(t *testing.T) {
 	t.Parallel()
 	dir := planeDir(t)
 	write(t, dir, "secret", "sqlite:weir.db\n")
+	refused(t, dir, 3, []string{"FILE_MISSING", "weir.db"}, args("runs list --store file:secret")...)
+	if !missing(filepath.Join(dir, "weir.db")) {
+		t.Error("looking made a store")
+	}
+	must(t, dir, args("runs submit --flow ema --snapshot fixture --store file:secret")...)
 	must(t, dir, args("runs list --store file:secret")...)
+	refused(t, dir, 2, []string{"--phase"}, args("runs list --store file:secret --phase BANANA")...)
+	must(t, dir, args("runs list --store file:secret --phase queued")...)
 	if err := os.Chmod(filepath.Join(dir, "secret"), 0o644); err != nil {
 		t.Fatal(err)
 	}

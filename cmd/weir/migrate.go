@@ -21,6 +21,9 @@ func (a *app) migrateCommand() *cobra.Command {
 		Example: "  weir migrate --store env:WEIR_ADMIN\n  weir migrate --print > weir.sql\n  weir migrate --store env:WEIR_STORE --check",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if print && a.json {
+				return usagef("--print gives SQL, not JSON: leave --json out")
+			}
 			if print {
 				a.printf("%s", postgres.MigrationSQL(0))
 				return nil

@@ -196,7 +196,7 @@ func (a *app) printBound(ctx context.Context, plan *flow.Plan, source sources.So
 		return err
 	}
 	bound := plan.MemoryBound(len(info.Partitions))
-	a.notice("weir: %s, %d partitions, at most %d MiB of memory for state and buffers\n", printable(info.Name), len(info.Partitions), bound.Total>>20)
+	a.notice("weir: %s: at most %d MiB of memory for the state and buffers of %d partitions\n", printable(info.Name), bound.Total>>20, len(info.Partitions))
 	return nil
 }
 

@@ -30,11 +30,11 @@ func (a *app) serveCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.store, "store", "", "store of the control plane: sqlite:PATH or postgres://… (required)")
+	f.StringVar(&o.store, "store", "", "store of the control plane: sqlite:PATH, postgres://…, or a reference env:NAME or file:PATH (required)")
 	f.StringVar(&o.artifacts, "artifacts", "", "folder of artefacts (required)")
 	f.StringVar(&o.flows, "flows", "", "folder of flows, NAME.yaml (required)")
 	f.StringVar(&o.snapshots, "snapshots", "", "folder of snapshots, NAME.jsonl or NAME.csv (required)")
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address to listen on; port 0 takes a free one")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8787", "address to listen on; port 0 takes a free one")
 	f.StringVar(&o.tokens, "tokens", "", "file of principals and their bearer tokens, readable by its owner alone")
 	f.StringVar(&o.cert, "tls-cert", "", "certificate, PEM")
 	f.StringVar(&o.key, "tls-key", "", "its key, PEM")

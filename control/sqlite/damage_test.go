@@ -110,7 +110,7 @@ func TestFlippedByte(t *testing.T) {
 			told++
 		}
 	}
-	if told < flips/3 { // the rest hit pages and bytes that are not used
+	if told < flips/5 { // the rest hit tables that are empty, and pages and bytes that are not used
 		t.Errorf("only %d of %d flips were noticed", told, flips)
 	}
 	t.Logf("%d flips, noticed: %v", flips, tried)
