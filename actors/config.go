@@ -56,7 +56,8 @@ type Config struct {
 	// Backoff is the pause between incarnations.
 	Backoff Backoff
 	// MaxFailures ends the run when one cause (the same code, or a panic, or an error without a code, in the same actor) has come that
-	// often without a committed epoch in between. Defaults to 10, with the default back-off about 21 s of trying.
+	// often without a committed epoch in between. A source that fails for a while (a code to be retried) after more was read than ever
+	// before starts the count again. Defaults to 10, with the default back-off about 21 s of trying.
 	MaxFailures int
 
 	// Kill ends Run at once, without a last cut: the second Ctrl-C. Defaults to never. Cancelling the context of Run instead is the

@@ -55,14 +55,16 @@
 // incarnation, and a receiver drops what is not of its own.
 //
 // An error whose code is not to be retried ends the run at once, and so does a cause that has come Config.MaxFailures times without a
-// commit in between. What the journal holds is then a consistent prefix, from which the run can go on another time.
+// commit in between; a source that fails after more was read than ever before counts anew. What the journal holds is then a consistent
+// prefix, from which the run can go on another time.
 //
 // # Ends
 //
 //   - MaxRecords, or the end of a bounded source: the intake ends; when all is processed, the maximum event time over all partitions is
 //     sent to each as the end of its source, everything held is released, and the last commit makes the run FINISHED.
 //   - UntilRecords: the intake ends and an open cut is committed. Nothing is flushed; the run goes on another time.
-//   - The context of Run is cancelled: as UntilRecords, at once.
+//   - The context of Run is cancelled: as UntilRecords, at once. If a failure stands then, after which nothing has been committed, that
+//     failure is the end of the run, since what was processed before it is in no journal.
 //   - Config.Kill is cancelled: nothing is committed any more, and Run returns at once.
 //
 // # Memory

@@ -399,8 +399,8 @@ func TestFatalErrorsEndAtOnce(t *testing.T) {
 		tune func(r *rig)
 	}{
 		"another process commits": {codes.JournalConflict, func(r *rig) {
-			r.journal.Inject(controltest.Fault{Op: controltest.OpCommit, Call: 3, Do: once(func() {
-				other := control.Commit{RunID: "run", Epoch: 3, Status: control.RunOpen, Watermark: record.MaxTime,
+			r.journal.Inject(controltest.Fault{Op: controltest.OpCommit, Call: 1, Do: once(func() {
+				other := control.Commit{RunID: "run", Epoch: 1, Status: control.RunOpen, Watermark: record.MaxTime,
 					Partitions: []control.PartitionCommit{{Cut: partitions.Cut{Partition: 1, Next: record.Offset(1 << 40), Watermark: record.MaxTime}}}}
 				if err := r.journal.Commit(context.Background(), other); err != nil {
 					r.t.Error(err)

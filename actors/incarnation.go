@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirstream/weir/actors/shell"
 	"github.com/weirstream/weir/control"
@@ -46,6 +47,9 @@ type incarnation struct {
 	cancel context.CancelFunc
 	// workers are the goroutines that poll and commit.
 	workers *sync.WaitGroup
+	// handed is the number of records handed out to the partitions over the whole life of the run. The reader writes it, the run actor
+	// reads it when something has failed.
+	handed atomic.Int64
 
 	header     control.RunHeader
 	state      control.RunState

@@ -50,6 +50,7 @@ func newReader(in *incarnation) *readerActor {
 	for _, cut := range in.state.Cuts {
 		r.taken += cut.Counts.Records
 	}
+	in.handed.Store(r.taken)
 	return r
 }
 
@@ -227,6 +228,7 @@ func (r *readerActor) flush(l *lane) {
 		r.aside--
 		r.dirty = true
 		r.sinceCut += p.records
+		r.in.handed.Add(p.records)
 		shell.Send(l.to, toPartition(deliver{r.in.stamp(), p}))
 	}
 	l.regulate()

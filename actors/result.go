@@ -11,8 +11,9 @@ import (
 	"github.com/weirstream/weir/record"
 )
 
-// ErrInterrupted is what Run returns (wrapped) when its context was cancelled and the last cut is committed; ErrKilled when
-// Config.Kill ended it without one. Both carry the code INTERRUPTED.
+// ErrInterrupted is what Run returns (wrapped) when its context was cancelled and the last cut is committed, ErrKilled when
+// Config.Kill ended it without one. Both carry the code INTERRUPTED. A run that was cancelled while a failure stood, after which nothing
+// has been committed, returns neither but an error with the code of that failure.
 var (
 	ErrInterrupted error = codes.New(codes.Interrupted, "the run was stopped, and can be resumed from its last commit")
 	ErrKilled      error = codes.New(codes.Interrupted, "the run was stopped at once, without a last commit; it can be resumed from the one before")

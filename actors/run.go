@@ -17,7 +17,8 @@ const killGrace = 250 * time.Millisecond
 // It ends with nil when the run is FINISHED (MaxRecords, or the end of a bounded source) or stands at UntilRecords; with ErrInterrupted
 // when ctx was cancelled and the last cut is committed; with ErrKilled when Config.Kill ended it; with a coded error otherwise:
 // CONFIG_INVALID, what the source or the journal call fatal, the cause that came MaxFailures times, SOURCE_ENDED when a bounded log has
-// fewer records than were asked for. Nothing beyond the last commit is published, whatever the end.
+// fewer records than were asked for, or the last failure of a run that was cancelled before anything was committed again. Nothing beyond
+// the last commit is published, whatever the end.
 //
 // A run that has FINISHED before is RUN_FINISHED, with the result that stands.
 func Run(ctx context.Context, cfg Config) (Result, error) {

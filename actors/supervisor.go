@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -74,6 +73,10 @@ type supervisor struct {
 	failures []Failure
 	counts   map[cause]int
 	inRow    int
+	// standing is the last failure when no commit has followed it: what was processed since the last commit is in no journal.
+	standing *Failure
+	// reached is the greatest number of records, over the whole life of the run, that any incarnation has handed out.
+	reached int64
 
 	// stop is why the run is over once the incarnation is quiet; done says that it is.
 	done bool
@@ -187,15 +190,33 @@ func (s *supervisor) stopping() bool { return s.interrupted || s.killed }
 
 // know takes a newer state of the journal. Progress forgives what failed before.
 func (s *supervisor) know(state control.RunState) {
-	if state.Epoch > s.state.Epoch {
+	advanced := state.Epoch > s.state.Epoch
+	if advanced {
 		s.counts, s.inRow = make(map[cause]int), 0
+	}
+	n := recordsOf(state)
+	s.reached = max(s.reached, n)
+	if advanced && n == s.reached {
+		// A commit whose answer was lost, and which holds all that was handed out.
+		s.standing = nil
 	}
 	s.state = state
 	s.state.Cuts = maps.Clone(state.Cuts)
 	s.publish(s.result())
 }
 
-func (s *supervisor) committed(state control.RunState) { s.know(state) }
+// recordsOf is the number of records that the cuts of a state stand behind.
+func recordsOf(state control.RunState) (n int64) {
+	for _, cut := range state.Cuts {
+		n += cut.Counts.Records
+	}
+	return n
+}
+
+func (s *supervisor) committed(state control.RunState) {
+	s.know(state)
+	s.standing = nil
+}
 
 func (s *supervisor) ended(mode endMode) {
 	if s.phase != running {
@@ -206,6 +227,10 @@ func (s *supervisor) ended(mode endMode) {
 		n, _ := s.e.cfg.limit()
 		s.over(codes.New(codes.SourceEnded, "the log ended after %d of %d records; the run stays open at epoch %d", s.result().Counts.Records, n, s.state.Epoch))
 	case endInterrupt:
+		if s.reached == recordsOf(s.state) {
+			// There was nothing to commit, and no earlier incarnation had been further.
+			s.standing = nil
+		}
 		s.over(ErrInterrupted)
 	case endFinish, endUntil:
 		s.over(nil)
@@ -240,7 +265,11 @@ func (s *supervisor) fail(f Failure) {
 		s.failures = s.failures[n-maxFailuresKept:]
 	}
 	s.inRow++
+	s.standing = &f
 	key := cause{f.Actor, kindOf(f.Cause)}
+	if s.further() && ofSource(f) {
+		maps.DeleteFunc(s.counts, func(c cause, _ int) bool { return c.what == key.what })
+	}
 	s.counts[key]++
 	switch {
 	case fatal(f.Cause):
@@ -254,10 +283,30 @@ func (s *supervisor) fail(f Failure) {
 
 const maxFailuresKept = 100
 
+// further notes how far the incarnation has read, and says whether that is further than any has before.
+func (s *supervisor) further() bool {
+	n := s.cur.handed.Load()
+	if n <= s.reached {
+		return false
+	}
+	s.reached = n
+	return true
+}
+
+// ofSource says whether the source failed in a way that may pass. When more was read before than ever, such a failure is a new one although
+// nothing is committed yet: a log that fails now and then between two timed commits is slow, not broken. No loop without a commit goes on
+// for ever that way: reading further takes an incarnation to its next commit in the end, and commits that fail are a cause of their own,
+// which this does not forgive.
+func ofSource(f Failure) bool {
+	code := codes.Of(f.Cause)
+	return f.Actor == readerName && kindOf(f.Cause) != panicKind && code != nil && code.Verdict == codes.Retry
+}
+
 func (s *supervisor) log(f Failure) {
 	args := []any{"run", s.e.cfg.RunID, "incarnation", f.Incarnation, "at", f.place(), "code", codeName(f.Cause), "cause", f.Cause.Error(), "epoch", s.state.Epoch}
-	if s.done {
-		s.e.log.Error("failed; the run ends", args...)
+	if s.done || s.interrupted {
+		// Run returns it, and who called it reports it.
+		s.e.log.Info("failed; the run ends", args...)
 	} else {
 		s.e.log.Warn("failed; the run goes on from its last commit", append(args, "pause", s.e.cfg.Backoff.Pause(s.inRow))...)
 	}
@@ -277,10 +326,12 @@ func fatal(err error) bool {
 	return c != nil && c.Verdict != codes.Retry
 }
 
+const panicKind = "panic"
+
 func kindOf(err error) string {
 	var p *shell.PanicError
 	if errors.As(err, &p) {
-		return "panic"
+		return panicKind
 	}
 	if c := codes.Of(err); c != nil {
 		return c.Name
@@ -288,12 +339,22 @@ func kindOf(err error) string {
 	return "error"
 }
 
-func gaveUp(f Failure, n int, epoch uint64) error {
-	code := codes.Of(f.Cause)
-	if code == nil {
-		code = codes.Internal
+func codeOr(err error, otherwise *codes.Code) *codes.Code {
+	if c := codes.Of(err); c != nil {
+		return c
 	}
-	return codes.New(code, "%s failed %d times without a commit in between; the run stands at epoch %d, nothing beyond it was published: %w", f.place(), n, epoch, f.Cause)
+	return otherwise
+}
+
+func gaveUp(f Failure, n int, epoch uint64) error {
+	return codes.New(codeOr(f.Cause, codes.Internal), "%s failed %d times without a commit in between; the run stands at epoch %d, nothing beyond it was published: %w", f.place(), n, epoch, f.Cause)
+}
+
+// interruptedAfter is the end of a run that was interrupted while a failure stood. It does not wrap ErrInterrupted, which promises that
+// everything processed is committed.
+func interruptedAfter(f Failure, epoch uint64) error {
+	return codes.New(codeOr(f.Cause, codes.Internal), "%s failed, and the run was interrupted before anything was committed again; what the journal holds "+
+		"up to epoch %d stays, and the run can be resumed from there: %w", f.place(), epoch, f.Cause)
 }
 
 // end stops the incarnation; quiet tells when it has ended.
@@ -310,6 +371,7 @@ func (s *supervisor) quiet() {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
+	s.further()
 	s.settleStop()
 	switch {
 	case s.done && s.uncertain && !s.killed:
@@ -327,8 +389,6 @@ func (s *supervisor) settleStop() {
 	switch {
 	case s.killed:
 		s.over(ErrKilled)
-	case s.interrupted && len(s.failures) > 0 && s.failures[len(s.failures)-1].Incarnation == s.cur.number:
-		s.over(fmt.Errorf("%w; its last incarnation failed: %w", ErrInterrupted, s.failures[len(s.failures)-1].Cause))
 	case s.interrupted:
 		s.over(ErrInterrupted)
 	}
@@ -386,6 +446,9 @@ func (s *supervisor) kill() {
 
 func (s *supervisor) finish() {
 	s.phase = over
+	if errors.Is(s.stop, ErrInterrupted) && s.standing != nil {
+		s.stop = interruptedAfter(*s.standing, s.state.Epoch)
+	}
 	s.outcome <- outcome{s.result(), s.stop}
 }
 
