@@ -111,6 +111,20 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	}
 }
 
+// TestAFieldThatNoRecordHas is told: it is the likeliest mistake in a flow, and no checker of the flow alone can know it.
+func TestAFieldThatNoRecordHas(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	write(t, dir, "typo.yaml", strings.Replace(string(fixture.Flow), "input: close", "input: price", 1))
+	r := weir(t, dir, "", "batch", "run", "--flow", "typo.yaml", "--snapshot", "snapshot.jsonl")
+	if r.code != 0 || !strings.Contains(r.stderr, "ema3") || !strings.Contains(r.stderr, "price") {
+		t.Errorf("exit %d: %s", r.code, r.stderr)
+	}
+	if r := weir(t, dir, "", "batch", "run", "--flow", "flow.yaml", "--snapshot", "snapshot.jsonl"); r.stderr != "" {
+		t.Errorf("nothing is wrong, but: %s", r.stderr)
+	}
+}
+
 func TestAnErrorIsADocumentToo(t *testing.T) {
 	t.Parallel()
 	r := weir(t, t.TempDir(), "", "batch", "run", "--json", "--flow", "missing.yaml", "--snapshot", "x.jsonl")

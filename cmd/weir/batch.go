@@ -79,7 +79,7 @@ func (a *app) batchRun(ctx context.Context, o batchOptions) error {
 	if err != nil {
 		return err
 	}
-	return a.showDoc(d, o.emit)
+	return a.showDoc(plan, d, o.emit)
 }
 
 func (o batchOptions) source(plan *flow.Plan) sources.Source {

@@ -231,7 +231,7 @@ func (a *app) finishRun(ctx context.Context, o runOptions, plan *flow.Plan, jour
 	if err := a.leaveQuarantine(ctx, o, journal); err != nil {
 		return err
 	}
-	return a.showDoc(d, o.emit)
+	return a.showDoc(plan, d, o.emit)
 }
 
 func missing(path string) bool {
@@ -240,7 +240,12 @@ func missing(path string) bool {
 }
 
 // showDoc prints the outcome of a run: the document with --json, a few lines otherwise.
-func (a *app) showDoc(d emit.Doc, path string) error {
+func (a *app) showDoc(plan *flow.Plan, d emit.Doc, path string) error {
+	for i, nulls := range d.Nulls {
+		if d.Rows > 0 && nulls == d.Rows {
+			a.notice("weir: output %s: all %d values are null; do the records have the fields that it reads (%s)?\n", plan.Outputs[i].Name, nulls, strings.Join(plan.Inputs, ", "))
+		}
+	}
 	if a.json {
 		return a.document(d.Document(true))
 	}

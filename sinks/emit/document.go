@@ -34,6 +34,8 @@ type Doc struct {
 	EventsHash string
 	// Rows is the number of values.
 	Rows     int64
+	// Nulls counts the null values of each output, in the order of the flow. It is not part of the document.
+	Nulls    []int64
 	Complete bool
 	Values   []any
 	Events   []string

@@ -33,6 +33,7 @@ type Writer struct {
 	hash   hash.Hash // of values
 	idHash hash.Hash // of events
 	rows   int64
+	nulls  []int64
 	buf    []byte
 	kept   []any
 	ids    []string
@@ -47,6 +48,7 @@ func NewWriter(plan *flow.Plan, path string) (*Writer, error) {
 		w.sorted = append(w.sorted, i)
 	}
 	slices.SortFunc(w.sorted, func(a, b int) int { return strings.Compare(w.names[a], w.names[b]) })
+	w.nulls = make([]int64, len(w.names))
 	w.hash.Write([]byte{'['})
 	w.idHash.Write([]byte{'['})
 	if path == "" {
@@ -75,6 +77,11 @@ func (w *Writer) Row(r *partitions.Row) error {
 	w.buf = w.appendValue(w.buf, r)
 	w.hash.Write(w.buf)
 	w.rows++
+	for i := range w.nulls {
+		if !r.Values[i].OK {
+			w.nulls[i]++
+		}
+	}
 	if w.rows <= int64(w.Keep) {
 		w.keep(r)
 	} else {
@@ -143,7 +150,7 @@ func number(r *partitions.Row, i int) any {
 // Finish completes the document with everything but the rows, puts it in its place, and returns it.
 func (w *Writer) Finish(d Doc) (Doc, error) {
 	d.ValuesHash, d.EventsHash = digest(w.hash), digest(w.idHash)
-	d.Rows = w.rows
+	d.Rows, d.Nulls = w.rows, w.nulls
 	if d.Complete = w.rows <= int64(w.Keep); d.Complete {
 		d.Values, d.Events = w.kept, w.ids
 	}
