@@ -33,7 +33,7 @@ type Doc struct {
 	// EventsHash is the hash of the canonical bytes of events. It is not part of the document.
 	EventsHash string
 	// Rows is the number of values.
-	Rows     int64
+	Rows int64
 	// Nulls counts the null values of each output, in the order of the flow. It is not part of the document.
 	Nulls    []int64
 	Complete bool
