@@ -23,18 +23,13 @@ type Exception struct {
 	Reason    string
 	Detail    string
 	EventID   string
-	Value     []byte
 }
 
 // Exceptions of one mode.
 type Exceptions struct{ list []Exception }
 
 func (e *Exceptions) add(q partitions.Quarantined) {
-	x := Exception{Partition: q.Partition, Position: q.Position, Reason: q.Reason, Detail: q.Detail, EventID: q.EventID}
-	if q.Reason == partitions.ReasonRevised {
-		x.Value = slices.Clone(q.Value)
-	}
-	e.list = append(e.list, x)
+	e.list = append(e.list, Exception{Partition: q.Partition, Position: q.Position, Reason: q.Reason, Detail: q.Detail, EventID: q.EventID})
 }
 
 func (e *Exceptions) sort() {

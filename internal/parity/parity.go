@@ -76,7 +76,8 @@ type Report struct {
 	Batch, Replay, Stream emit.Doc
 	// Corrected is batch over the corrected snapshot; nil when it was not needed.
 	Corrected *emit.Doc
-	// Explained lists the exceptions that explain a difference to batch.
+	// Explained lists the exceptions that explain a difference to batch: what the stream recorded and, when the flow names no field of a
+	// revision number, the revisions that were accepted in the place of their events.
 	Explained []Exception
 	// Reasons says in words what differs; Divergence is the first event that does.
 	Reasons    []string
@@ -143,11 +144,13 @@ func (c Config) judge(ctx context.Context, r *Report, replayed, streamed Excepti
 		r.Verdict = EqualToBatch
 		return nil
 	}
-	events, err := c.correct(ctx, streamed)
+	changes, revised, err := c.correct(ctx, streamed)
 	if err != nil {
 		return err
 	}
-	corrected, err := c.batch(ctx, events, "corrected.json")
+	streamed.list = append(streamed.list, revised...)
+	streamed.sort()
+	corrected, err := c.batch(ctx, snapshot.Corrected(c.snapshot(), changes), "corrected.json")
 	if err != nil {
 		return err
 	}

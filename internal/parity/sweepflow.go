@@ -9,11 +9,14 @@ import (
 )
 
 // sweepFlow writes a flow by chance: lateness from none to more than any delay, one or all instruments, both clocks, every operator and
-// gap policy, chains, with and without a horizon that ids leave during the run.
+// gap policy, chains, with and without a horizon that ids leave during the run, with and without revision numbers.
 func sweepFlow(rng *rand.Rand) string {
 	pick := func(options ...string) string { return options[rng.IntN(len(options))] }
 	var b strings.Builder
-	b.WriteString("flow: weir/1\nname: sweep\nid: event_id\nkey: instrument\ntime: {field: event_time, unit: rfc3339}\nrevision: revision\n")
+	b.WriteString("flow: weir/1\nname: sweep\nid: event_id\nkey: instrument\ntime: {field: event_time, unit: rfc3339}\n")
+	if rng.IntN(2) == 0 {
+		b.WriteString("revision: revision\n")
+	}
 	if rng.IntN(3) == 0 {
 		b.WriteString("select: {field: instrument, in: [\"1\", \"2\"]}\n")
 	}
