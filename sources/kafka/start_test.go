@@ -44,6 +44,35 @@ func TestInfo(t *testing.T) {
 	}
 }
 
+// Partitions that are added while a reader is open are in the next Info, and are read from their start; the reader goes on with its own.
+func TestPartitionsThatAreAdded(t *testing.T) {
+	t.Parallel()
+	b := start(t, devbroker.Config{})
+	topic := b.topic(t, 2, nil)
+	s := newSource(t, b.config(topic))
+	r := open(t, s, at(0, 0))
+	produce(t, b.write, topic, 0, values(5)...)
+	g := newRead(t)
+	g.until(r, 0, g.has(0, 5))
+	if _, err := b.adm.CreatePartitions(t.Context(), 2, topic); err != nil {
+		t.Fatal(err)
+	}
+	w := client(t, b.addr)
+	for p := range int32(4) {
+		produce(t, w, topic, p, values(10)...)
+	}
+	g.until(r, 0, func() bool { return len(g.values[0]) == 15 && len(g.values[1]) == 10 })
+	info, err := s.Info(t.Context())
+	if err != nil || !slices.Equal(info.Partitions, []int32{0, 1, 2, 3}) {
+		t.Fatalf("got %+v, %v", info, err)
+	}
+	g = newRead(t)
+	all := open(t, s, at(15, 10, 0, 0))
+	g.until(all, 0, func() bool { return len(g.values[2]) == 10 && len(g.values[3]) == 10 })
+	g.want(2, 0, 10)
+	g.want(3, 0, 10)
+}
+
 func TestNothingToConnectTo(t *testing.T) {
 	t.Parallel()
 	_, err := kafka.New(kafka.Config{Topic: "ticks"})
