@@ -78,6 +78,9 @@ func TestUnusableOutput(t *testing.T) {
 	}
 	const full = "/dev/full"
 	if _, err := os.Stat(full); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI lacks /dev/full, which stands for a full disk")
+		}
 		t.Skip("this system has no /dev/full to stand for a full disk")
 	}
 	refused(t, BuildConfig{Snapshot: path, Out: full}, codes.OutputUnwritable, full, "no space left")

@@ -149,6 +149,9 @@ func TestAFullDiskIsAClearError(t *testing.T) {
 	t.Parallel()
 	const full = "/dev/full"
 	if _, err := os.Stat(full); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI lacks /dev/full, which stands for a full disk")
+		}
 		t.Skip("this system has no /dev/full to stand for a full disk")
 	}
 	f, err := Create(full, 0o600)

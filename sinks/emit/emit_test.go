@@ -145,6 +145,9 @@ func TestUnwritableTargetsAreNamed(t *testing.T) {
 		t.Errorf("missing folder: %v", err)
 	}
 	if _, err := os.Stat("/dev/full"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI lacks /dev/full, which stands for a full disk")
+		}
 		t.Skip("this system has no /dev/full to stand for a full disk")
 	}
 	w, err := emit.NewWriter(plan("x"), "/dev/full")
