@@ -105,6 +105,10 @@ func runBlock(t *testing.T, dir, text string) int {
 			serve(t, dir, strings.Fields(line)[1:])
 			continue
 		}
+		if strings.HasPrefix(line, "curl ") {
+			_, err := exec.LookPath("curl")
+			needs(t, err == nil, "curl, which the documents use to speak to the API")
+		}
 		// A shell function stands in for the installed binary, so that pipes and redirections of the document work.
 		self, err := os.Executable()
 		if err != nil {
