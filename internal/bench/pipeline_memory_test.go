@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,8 +55,10 @@ type memoryReport struct {
 	// PeakBytes is the greatest resident size of the process (VmHWM); 0 where the system does not tell.
 	PeakBytes int64
 	// Stall is the longest step of a machine by wall time, Work by CPU time. Slow of all Steps took more than stallLimit by wall time.
-	Stall, Work, Wall            time.Duration
-	Slow, Steps                  int
+	Stall, Work, Wall time.Duration
+	Slow, Steps       int
+	// Spin is the longest of as many pure computations in as many goroutines, each about as long as a step, by wall time.
+	Spin                         time.Duration
 	Records, Outputs, Duplicates int64
 }
 
@@ -110,6 +113,7 @@ func memoryStream(dir string, records int) (r memoryReport, err error) {
 	if r.PeakBytes, err = peakResident(); err != nil {
 		return r, err
 	}
+	r.Spin = longestSpin(r.Steps)
 	return r, journal.Close()
 }
 
@@ -140,6 +144,27 @@ func (s *stepTimes) at(_ context.Context, p actors.Point) error {
 	return nil
 }
 
+// longestSpin does what no library can make slow, so that what a busy machine does to a step can be told from what weir does.
+func longestSpin(n int) time.Duration {
+	var all sync.WaitGroup
+	var longest [topicPartitions]time.Duration
+	var results [topicPartitions]uint64
+	for g := range longest {
+		all.Go(func() {
+			for range n / topicPartitions {
+				from := time.Now()
+				for range 500_000 { // half a millisecond
+					results[g] = results[g]*6364136223846793005 + 1
+				}
+				longest[g] = max(longest[g], time.Since(from))
+				runtime.Gosched()
+			}
+		})
+	}
+	all.Wait()
+	return slices.Max(longest[:])
+}
+
 // peakResident reads VmHWM, which belongs to this program alone; the usage that the parent is told of includes what the process was
 // before it became this program.
 func peakResident() (int64, error) {
@@ -166,6 +191,7 @@ func peakResident() (int64, error) {
 //	bound-MiB    what `weir plan` prints for the flow and its partitions
 //	step-ms      the longest step of a machine by its own CPU time; at most 50
 //	step-wall-ms the same by wall time: what other processes take from the machine meanwhile is in it
+//	spin-wall-ms the longest of as many pure computations right afterwards: what is not weir's
 func BenchmarkMemory(b *testing.B) {
 	plan, err := memoryPlan()
 	if err != nil {
@@ -182,6 +208,7 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(float64(bound)/(1<<20), "bound-MiB")
 	b.ReportMetric(float64(r.Work)/1e6, "step-ms")
 	b.ReportMetric(float64(r.Stall)/1e6, "step-wall-ms")
+	b.ReportMetric(float64(r.Spin)/1e6, "spin-wall-ms")
 	b.ReportMetric(float64(r.Records)/r.Wall.Seconds(), "records/s")
 	b.Logf("%d of %d steps took more than %s", r.Slow, r.Steps, stallLimit)
 	if r.PeakBytes == 0 {
