@@ -13,7 +13,17 @@ import (
 // broker starts a broker process on a free port and returns its address.
 func broker(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := command(t, t.TempDir(), append([]string{"broker", "--port", "0", "--json"}, args...)...)
+	addr := listening(t, t.TempDir(), append([]string{"broker", "--port", "0"}, args...)...)
+	if !strings.HasPrefix(addr, "127.0.0.1:") {
+		t.Fatalf("the broker listens on %q", addr)
+	}
+	return addr
+}
+
+// listening starts a command that serves until the test ends, and returns the address that it says it listens on.
+func listening(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := command(t, dir, append(args, "--json")...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +34,7 @@ func broker(t *testing.T, args ...string) string {
 	t.Cleanup(func() {
 		cmd.Process.Signal(os.Interrupt)
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the broker did not end well: %v", err)
+			t.Errorf("weir %s did not end well: %v", args[0], err)
 		}
 	})
 	line, err := bufio.NewReader(out).ReadBytes('\n')
@@ -32,8 +42,8 @@ func broker(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	var ready struct{ Listening string }
-	if err := json.Unmarshal(line, &ready); err != nil || !strings.HasPrefix(ready.Listening, "127.0.0.1:") {
-		t.Fatalf("the broker said %q (%v)", line, err)
+	if err := json.Unmarshal(line, &ready); err != nil || ready.Listening == "" {
+		t.Fatalf("weir %s said %q (%v)", args[0], line, err)
 	}
 	return ready.Listening
 }

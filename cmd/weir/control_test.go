@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -97,29 +96,8 @@ func TestRunsOnTheCommandLine(t *testing.T) {
 func TestServe(t *testing.T) {
 	t.Parallel()
 	dir := planeDir(t)
-	cmd := command(t, dir, args("serve --listen 127.0.0.1:0 --json", onStore, onFolders)...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(os.Interrupt)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the server did not end well: %v", err)
-		}
-	})
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ready struct{ Listening string }
-	if err := json.Unmarshal(line, &ready); err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequest("POST", ready.Listening+"/v1/runs", strings.NewReader(`{"flow":"ema","snapshot":"fixture"}`))
+	base := listening(t, dir, args("serve --listen 127.0.0.1:0", onStore, onFolders)...)
+	req, err := http.NewRequest("POST", base+"/v1/runs", strings.NewReader(`{"flow":"ema","snapshot":"fixture"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +106,7 @@ func TestServe(t *testing.T) {
 	run := fetch(t, req, 201)
 	must(t, dir, args("batch worker --once", onStore, onFolders)...)
 	get := func(path string) map[string]any {
-		req, err := http.NewRequest("GET", ready.Listening+path, nil)
+		req, err := http.NewRequest("GET", base+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
