@@ -32,6 +32,15 @@ type Config struct {
 	// RunID names the run in the journal, Group its consumer group, which is a courtesy and may be "".
 	RunID, Group string
 
+	// Fencing takes the lease of the run. Defaults to none: for a store that nobody else writes to.
+	Fencing *Fencing
+	// Checkpointer makes a checkpoint every CheckpointEvery (defaults to 1 minute) in which something was committed, and one at every end
+	// of the run that is in order. Defaults to none. Its errors are logged, told to OnCheckpoint, and do not stop the run.
+	Checkpointer    Checkpointer
+	CheckpointEvery time.Duration
+	// OnCheckpoint is told of every checkpoint that was made, or not.
+	OnCheckpoint func(p control.Pointer, err error)
+
 	// EpochEvery is how often a cut is committed while there is something to commit. Defaults to 1 s.
 	EpochEvery time.Duration
 	// EpochRecords asks for a cut after that many records already. Defaults to 0: by time only.

@@ -42,6 +42,8 @@ type RunState struct {
 	Cuts map[int32]partitions.Cut
 	// Watermark is the merged watermark, or record.NoTime.
 	Watermark record.EventTime
+	// Fence is the highest token under which the run was opened or committed; 0 if never under a lease.
+	Fence FenceToken
 }
 
 // Commit is one epoch: positions, state and outputs of one consistent moment.
