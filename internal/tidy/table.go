@@ -184,6 +184,8 @@ var Table = []Row{
 		Why: "The command for it."},
 	{Package: "internal/pgtest", Vendors: []string{pgx},
 		Why: "A PostgreSQL server for tests: it prepares databases and knows nothing of what is in them."},
+	{Package: "internal/kafkatest", TestVendors: franz,
+		Why: "An Apache Kafka broker for tests: it starts a process and knows nothing of what is in it."},
 	{Package: "internal/testreport",
 		Why: "Runs the tests and counts what was skipped."},
 	{Package: "internal/tidy",
