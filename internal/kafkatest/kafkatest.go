@@ -58,9 +58,13 @@ const (
 	saslTLS    = "SASL_SSL"
 )
 
-// Addr is the listener without encryption, TLSAddr that with TLS, SASLAddr that with TLS and a login. The last two need Config.Secure.
-func (b *Broker) Addr() string     { return b.at(plaintext) }
-func (b *Broker) TLSAddr() string  { return b.at(tlsOnly) }
+// Addr is the listener without encryption.
+func (b *Broker) Addr() string { return b.at(plaintext) }
+
+// TLSAddr is the listener with TLS; it needs Config.Secure.
+func (b *Broker) TLSAddr() string { return b.at(tlsOnly) }
+
+// SASLAddr is the listener with TLS and a login; it needs Config.Secure.
 func (b *Broker) SASLAddr() string { return b.at(saslTLS) }
 
 func (b *Broker) at(listener string) string { return fmt.Sprintf("127.0.0.1:%d", b.ports[listener]) }
