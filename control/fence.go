@@ -9,8 +9,20 @@ func StreamLease(runID string) string { return "stream/" + runID }
 type Fencer interface {
 	// Under returns the journal as the holder of a lease sees it: OpenRun and Commit run while the lease row is locked against take-over
 	// and after owner, token and expiry were verified by the store's clock, in the same transaction; a stale owner gets StaleFence and
-	// nothing runs. CheckFence then has the last word. Reading is as on the journal itself. Closing the view does nothing.
+	// nothing runs. CheckFence then has the last word. Reading is as on the journal itself. Closing the view does nothing. A run is written
+	// under its own lease only (CheckUnder), since tokens of different leases cannot be compared.
 	Under(l Lease) Journal
+}
+
+// CheckUnder refuses with Internal a run that would be written under another lease than its own (StreamLease).
+func CheckUnder(runID string, l Lease) error {
+	if err := checkRunID(runID); err != nil {
+		return err
+	}
+	if l.Name != StreamLease(runID) {
+		return codes.New(codes.Internal, "run %q would be written under the lease %q instead of its own", runID, l.Name)
+	}
+	return nil
 }
 
 // CheckFence compares the token under which a run was written last with the one of who writes now; 0 is none. It comes after the lease was

@@ -21,7 +21,8 @@ const MaxRunID = 200
 func Refused(err error) bool {
 	switch codes.Of(err) {
 	case codes.JournalConflict, codes.RunFinished, codes.RunUnknown, codes.Internal, codes.LimitReached,
-		codes.LeaseHeld, codes.StaleFence, codes.ConfigInvalid,
+		codes.LeaseHeld, codes.StaleFence, codes.FenceRegression, codes.ConfigInvalid,
+		codes.RunMismatch, codes.TopicRecreated, codes.RunIDInvalid, codes.NameUnknown,
 		codes.PublicationConflict, codes.RunNotQueued, codes.RunNotRunning,
 		codes.IdempotencyConflict, codes.RequestInvalid:
 		return true
@@ -77,18 +78,32 @@ func checkRunID(id string) error {
 //     the beginning of its log, so that nothing written to it before the job noticed is lost.
 //   - The group is a courtesy and not compared.
 func CheckHeader(stored, asked RunHeader) error {
-	var differ []string
+	recreated, differ := differences(stored, asked)
+	if stored.RunID != asked.RunID {
+		recreated = false
+		differ = append([]string{fmt.Sprintf("the run id was %q and is now %q", stored.RunID, asked.RunID)}, differ...)
+	}
+	if recreated {
+		return codes.New(codes.TopicRecreated, "run %q read %q with the identity %q; that name now belongs to %q, so the run's positions mean nothing there. Start a new --run-id",
+			stored.RunID, stored.Source, stored.SourceID, asked.SourceID)
+	}
+	if len(differ) == 0 {
+		return nil
+	}
+	return codes.New(codes.RunMismatch, "run %q cannot be resumed: %s. Use a new --run-id, or what the run was started with", stored.RunID, strings.Join(differ, "; "))
+}
+
+// differences says how two headers differ beside the run id: whether the same source has another identity by now, or else what does not fit.
+func differences(stored, asked RunHeader) (recreated bool, differ []string) {
 	compare := func(what, was, is string) {
 		if was != is {
 			differ = append(differ, fmt.Sprintf("%s was %q and is now %q", what, was, is))
 		}
 	}
-	compare("the run id", stored.RunID, asked.RunID)
 	compare("the flow fingerprint", stored.Fingerprint, asked.Fingerprint)
 	compare("the topic", stored.Source, asked.Source)
 	if len(differ) == 0 && stored.SourceID != "" && asked.SourceID != "" && stored.SourceID != asked.SourceID {
-		return codes.New(codes.TopicRecreated, "run %q read %q with the identity %q; that name now belongs to %q, so the run's positions mean nothing there. Start a new --run-id",
-			stored.RunID, stored.Source, stored.SourceID, asked.SourceID)
+		return true, nil
 	}
 	if stored.SourceID != "" && asked.SourceID == "" && stored.Source == asked.Source {
 		differ = append(differ, fmt.Sprintf("the topic's identity was %q and the source no longer tells one", stored.SourceID))
@@ -96,10 +111,7 @@ func CheckHeader(stored, asked RunHeader) error {
 	if gone := missing(stored.Partitions, asked.Partitions); len(gone) > 0 {
 		differ = append(differ, fmt.Sprintf("it had %d partitions and %s now missing", len(stored.Partitions), numbers(gone)))
 	}
-	if len(differ) == 0 {
-		return nil
-	}
-	return codes.New(codes.RunMismatch, "run %q cannot be resumed: %s. Use a new --run-id, or what the run was started with", stored.RunID, strings.Join(differ, "; "))
+	return false, differ
 }
 
 // missing returns what is in all and not in have, sorted.

@@ -125,7 +125,7 @@ func TestSuiteFindsDefects(t *testing.T) {
 			if err != nil && len(c.Partitions) > 0 {
 				m.mu.Lock()
 				defer m.mu.Unlock()
-				m.runs[c.RunID].partitions[c.Partitions[0].Cut.Partition].apply(c.Partitions[0])
+				m.runs[c.RunID].partitions[c.Partitions[0].Cut.Partition].apply(c.Epoch, c.Partitions[0])
 			}
 			return err
 		}}},
@@ -146,7 +146,7 @@ func TestSuiteFindsDefects(t *testing.T) {
 		}}},
 		{"buffers are kept", "nothing of a commit is kept", wrong{commit: func(m *Memory, ctx context.Context, c control.Commit) error {
 			err := m.Commit(ctx, c)
-			m.runs[c.RunID].partitions[0].outputs[0].Data = c.Partitions[0].Rows.Data
+			m.runs[c.RunID].partitions[0].outputs[0].v.Data = c.Partitions[0].Rows.Data
 			return err
 		}}},
 		{"a blob's name ends at a NUL", "round trip of every field", wrong{blobs: func(b partitions.StateBlob) (partitions.StateBlob, bool) {

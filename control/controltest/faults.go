@@ -33,6 +33,13 @@ const (
 	OpListEvents   Op = "list events"
 	OpReconcile    Op = "reconcile"
 	OpPublications Op = "publications"
+
+	OpSnapshot     Op = "snapshot"
+	OpKeepPointer  Op = "keep pointer"
+	OpPinPointer   Op = "pin pointer"
+	OpDropPointers Op = "drop pointers"
+	OpListPointers Op = "list pointers"
+	OpFork         Op = "fork run"
 )
 
 // Fault is something that goes wrong once, in one call of one operation.
@@ -40,9 +47,11 @@ type Fault struct {
 	Op Op
 	// Call counts the calls of Op from the injection on: 1 is the next one.
 	Call int
-	// After makes it happen when the operation has taken effect: a commit stands and its answer is lost. Otherwise it happens before
+	// After makes it happen when the operation has taken effect: a commit stands and its answer is lost. Within makes it happen inside the
+	// transaction of a write under a lease (an effect, a fenced commit, a pointer, a fork), after the lease was verified and while it is locked
+	// against take-over: nothing stands yet, the owner's renewals do not wait, and who would take over does. Otherwise it happens before
 	// anything was done.
-	After bool
+	After, Within bool
 	// Do is called first, if it is not nil. It may do anything: block until the test lets it go on, panic, commit as another process.
 	Do func()
 	// Err is what the operation returns. With nil it goes on as if nothing had happened.
@@ -72,6 +81,9 @@ func (m *Memory) Inject(faults ...Fault) {
 	for _, f := range faults {
 		if f.Call < 1 {
 			panic("controltest: a fault's call is 1 or more")
+		}
+		if f.After && f.Within {
+			panic("controltest: a fault happens within a transaction or after it, not both")
 		}
 		m.armed = append(m.armed, &armedFault{Fault: f, due: m.calls[f.Op] + f.Call})
 	}
@@ -111,10 +123,29 @@ func (m *Memory) begin(op Op) (call int) {
 	return m.calls[op]
 }
 
-// fault lets happen what is due before or after a call, and returns its error.
-func (m *Memory) fault(op Op, call int, after bool) error {
+// moment is when in a call a fault happens.
+type moment int
+
+const (
+	before moment = iota
+	within
+	after
+)
+
+func (f *Fault) moment() moment {
+	switch {
+	case f.After:
+		return after
+	case f.Within:
+		return within
+	}
+	return before
+}
+
+// fault lets happen what is due at a moment of a call, and returns its error.
+func (m *Memory) fault(op Op, call int, at moment) error {
 	for {
-		f := m.take(op, call, after)
+		f := m.take(op, call, at)
 		if f == nil {
 			return nil
 		}
@@ -127,11 +158,11 @@ func (m *Memory) fault(op Op, call int, after bool) error {
 	}
 }
 
-func (m *Memory) take(op Op, call int, after bool) *armedFault {
+func (m *Memory) take(op Op, call int, at moment) *armedFault {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, f := range m.armed {
-		if f.Op == op && f.due == call && f.After == after {
+		if f.Op == op && f.due == call && f.moment() == at {
 			m.armed = slices.Delete(m.armed, i, i+1)
 			m.fired++
 			return f

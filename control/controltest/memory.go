@@ -21,14 +21,20 @@ import (
 type Memory struct {
 	// Now is the store's clock; nil is time.Now, which is virtual in a synctest bubble. Set it before use.
 	Now func() time.Time
+	// ID is the answer of StoreID, 32 hex digits. NewMemory draws one.
+	ID string
 
-	plane  memoryPlane
-	mu     sync.Mutex
-	runs   map[string]*memoryRun
-	calls  map[Op]int
-	armed  []*armedFault
-	fired  int
-	closed int
+	plane memoryPlane
+	mu    sync.Mutex
+	runs  map[string]*memoryRun
+	// pointers of retained checkpoints; holds are the effects under way by lease.
+	pointers map[pointerKey]control.Pointer
+	holds    map[string]*hold
+	hook     func(step string) error
+	calls    map[Op]int
+	armed    []*armedFault
+	fired    int
+	closed   int
 }
 
 type memoryRun struct {
@@ -36,44 +42,58 @@ type memoryRun struct {
 	status             control.RunStatus
 	epoch              uint64
 	watermark          record.EventTime
+	fence              control.FenceToken
 	created, committed time.Time
 	partitions         map[int32]*memoryPartition
+	// forkedFrom and forkedAt say of which run and epoch it is a fork.
+	forkedFrom string
+	forkedAt   uint64
+}
+
+// dated is something with the epoch that brought it.
+type dated[T any] struct {
+	epoch uint64
+	v     T
 }
 
 type memoryPartition struct {
 	// cut is nil until the first commit.
 	cut        *partitions.Cut
 	blobs      map[string][]byte
-	outputs    []partitions.Rows
-	quarantine []partitions.Quarantined
-	decisions  []partitions.Decision
+	outputs    []dated[partitions.Rows]
+	quarantine []dated[partitions.Quarantined]
+	decisions  []dated[partitions.Decision]
 }
 
 var _ control.ControlStore = (*Memory)(nil)
 
 // NewMemory makes an empty store.
 func NewMemory() *Memory {
-	return &Memory{runs: map[string]*memoryRun{}, calls: map[Op]int{}, plane: newMemoryPlane()}
+	return &Memory{ID: newStoreID(), runs: map[string]*memoryRun{}, calls: map[Op]int{}, plane: newMemoryPlane(),
+		pointers: map[pointerKey]control.Pointer{}, holds: map[string]*hold{}}
 }
 
 // OpenRun is control.Journal's.
-func (m *Memory) OpenRun(ctx context.Context, h control.RunHeader) (state control.RunState, err error) {
-	err = m.do(ctx, OpOpen, func() error {
-		if err := h.Validate(); err != nil {
-			return err
-		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
+func (m *Memory) OpenRun(ctx context.Context, h control.RunHeader) (control.RunState, error) {
+	return m.openRun(ctx, nil, h)
+}
+
+func (m *Memory) openRun(ctx context.Context, l *control.Lease, h control.RunHeader) (state control.RunState, err error) {
+	err = m.writeRun(ctx, OpOpen, l, h.RunID, h.Validate, func(token control.FenceToken) error {
 		r := m.runs[h.RunID]
 		if r == nil {
-			r = &memoryRun{header: h, status: control.RunOpen, watermark: record.NoTime, created: time.Now(), partitions: map[int32]*memoryPartition{}}
-			r.header.Partitions = slices.Sorted(slices.Values(h.Partitions))
-			r.add(r.header.Partitions)
+			r = newMemoryRun(h, m.now())
 			m.runs[h.RunID] = r
+		}
+		if err := control.CheckFence(h.RunID, r.fence, token); err != nil {
+			return err
 		}
 		stands, added, err := control.CheckOpen(r.status, r.header, h)
 		r.header = stands
 		r.add(added)
+		if err == nil {
+			r.fence = max(r.fence, token)
+		}
 		if err == nil || codes.Has(err, codes.RunFinished) {
 			state = r.state()
 		}
@@ -85,6 +105,13 @@ func (m *Memory) OpenRun(ctx context.Context, h control.RunHeader) (state contro
 	return state, err
 }
 
+func newMemoryRun(h control.RunHeader, now time.Time) *memoryRun {
+	r := &memoryRun{header: h, status: control.RunOpen, watermark: record.NoTime, created: now, partitions: map[int32]*memoryPartition{}}
+	r.header.Partitions = slices.Sorted(slices.Values(h.Partitions))
+	r.add(r.header.Partitions)
+	return r
+}
+
 func (r *memoryRun) add(ps []int32) {
 	for _, p := range ps {
 		r.partitions[p] = &memoryPartition{blobs: map[string][]byte{}}
@@ -92,7 +119,7 @@ func (r *memoryRun) add(ps []int32) {
 }
 
 func (r *memoryRun) state() control.RunState {
-	s := control.RunState{Header: r.header, Status: r.status, Epoch: r.epoch, Watermark: r.watermark, Cuts: map[int32]partitions.Cut{}}
+	s := control.RunState{Header: r.header, Status: r.status, Epoch: r.epoch, Watermark: r.watermark, Fence: r.fence, Cuts: map[int32]partitions.Cut{}}
 	s.Header.Partitions = slices.Clone(r.header.Partitions)
 	for p, mp := range r.partitions {
 		if mp.cut != nil {
@@ -103,24 +130,24 @@ func (r *memoryRun) state() control.RunState {
 }
 
 // Commit is control.Journal's.
-func (m *Memory) Commit(ctx context.Context, c control.Commit) error {
-	return m.do(ctx, OpCommit, func() error {
-		if err := c.Validate(); err != nil {
-			return err
-		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
+func (m *Memory) Commit(ctx context.Context, c control.Commit) error { return m.commit(ctx, nil, c) }
+
+func (m *Memory) commit(ctx context.Context, l *control.Lease, c control.Commit) error {
+	return m.writeRun(ctx, OpCommit, l, c.RunID, c.Validate, func(token control.FenceToken) error {
 		r, err := m.run(c.RunID)
 		if err != nil {
+			return err
+		}
+		if err := control.CheckFence(c.RunID, r.fence, token); err != nil {
 			return err
 		}
 		if err := r.check(c); err != nil {
 			return err
 		}
 		for _, p := range c.Partitions {
-			r.partitions[p.Cut.Partition].apply(p)
+			r.partitions[p.Cut.Partition].apply(c.Epoch, p)
 		}
-		r.epoch, r.status, r.watermark, r.committed = c.Epoch, c.Status, c.Watermark, time.Now()
+		r.epoch, r.status, r.watermark, r.committed, r.fence = c.Epoch, c.Status, c.Watermark, m.now(), max(r.fence, token)
 		return nil
 	})
 }
@@ -149,7 +176,7 @@ func (r *memoryRun) check(c control.Commit) error {
 	return nil
 }
 
-func (mp *memoryPartition) apply(p control.PartitionCommit) {
+func (mp *memoryPartition) apply(epoch uint64, p control.PartitionCommit) {
 	cut := p.Cut
 	cut.Put, cut.Delete = nil, nil
 	mp.cut = &cut
@@ -162,15 +189,15 @@ func (mp *memoryPartition) apply(p control.PartitionCommit) {
 	if p.Rows.Count > 0 {
 		rows := p.Rows
 		rows.Data = bytes.Clone(rows.Data)
-		mp.outputs = append(mp.outputs, rows)
+		mp.outputs = append(mp.outputs, dated[partitions.Rows]{epoch, rows})
 	}
 	for _, q := range p.Quarantine {
 		q.Partition, q.Key, q.Value = cut.Partition, bytes.Clone(q.Key), bytes.Clone(q.Value)
-		mp.quarantine = append(mp.quarantine, q)
+		mp.quarantine = append(mp.quarantine, dated[partitions.Quarantined]{epoch, q})
 	}
 	for _, d := range p.Decisions {
 		d.Partition = cut.Partition
-		mp.decisions = append(mp.decisions, d)
+		mp.decisions = append(mp.decisions, dated[partitions.Decision]{epoch, d})
 	}
 }
 
@@ -202,7 +229,7 @@ func (m *Memory) LoadBlobs(ctx context.Context, runID string, partition int32, f
 // Outputs is control.Journal's.
 func (m *Memory) Outputs(ctx context.Context, runID string, partition int32, fn func(partitions.Rows) error) error {
 	return m.do(ctx, OpOutputs, func() error {
-		var outputs []partitions.Rows
+		var outputs []dated[partitions.Rows]
 		err := m.partition(runID, partition, func(mp *memoryPartition) {
 			// Stored rows are never changed, so the copies for fn can be made one at a time.
 			outputs = slices.Clone(mp.outputs)
@@ -210,10 +237,11 @@ func (m *Memory) Outputs(ctx context.Context, runID string, partition int32, fn 
 		if err != nil {
 			return err
 		}
-		for _, rows := range outputs {
+		for _, out := range outputs {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			rows := out.v
 			rows.Data = bytes.Clone(rows.Data)
 			if err := fn(rows); err != nil {
 				return err
@@ -240,7 +268,8 @@ func (m *Memory) Quarantine(ctx context.Context, runID string, fn func(partition
 	return m.do(ctx, OpQuarantine, func() error {
 		var all []partitions.Quarantined
 		err := m.everyPartition(runID, func(mp *memoryPartition) {
-			for _, q := range mp.quarantine {
+			for _, d := range mp.quarantine {
+				q := d.v
 				q.Key, q.Value = bytes.Clone(q.Key), bytes.Clone(q.Value)
 				all = append(all, q)
 			}
@@ -259,7 +288,11 @@ func (m *Memory) Quarantine(ctx context.Context, runID string, fn func(partition
 func (m *Memory) Decisions(ctx context.Context, runID string, fn func(partitions.Decision) error) error {
 	return m.do(ctx, OpDecisions, func() error {
 		var all []partitions.Decision
-		err := m.everyPartition(runID, func(mp *memoryPartition) { all = append(all, mp.decisions...) })
+		err := m.everyPartition(runID, func(mp *memoryPartition) {
+			for _, d := range mp.decisions {
+				all = append(all, d.v)
+			}
+		})
 		if err != nil {
 			return err
 		}
@@ -380,15 +413,20 @@ func unknownPartition(runID string, partition int32) error {
 
 // do runs one operation between the faults before and after it.
 func (m *Memory) do(ctx context.Context, op Op, act func() error) error {
+	return m.call(ctx, op, func(int) error { return act() })
+}
+
+// call is do for an operation that wants to know the number of its call.
+func (m *Memory) call(ctx context.Context, op Op, act func(call int) error) error {
 	call := m.begin(op)
-	if err := m.fault(op, call, false); err != nil {
+	if err := m.fault(op, call, before); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("control/controltest: %s: %w", op, err)
 	}
-	if err := act(); err != nil {
+	if err := act(call); err != nil {
 		return err
 	}
-	return m.fault(op, call, true)
+	return m.fault(op, call, after)
 }

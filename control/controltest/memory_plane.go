@@ -3,6 +3,7 @@ package controltest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -69,29 +70,35 @@ func (m *Memory) now() time.Time {
 
 // change runs a write of the plane as one transaction: whole or not at all.
 func (m *Memory) change(ctx context.Context, op Op, fn func(p *memoryPlane) error) error {
-	err := m.do(ctx, op, func() error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		p := &m.plane
-		p.undo, p.wakes = nil, false
-		err := fn(p)
-		if err != nil {
-			for _, back := range slices.Backward(p.undo) {
-				back()
-			}
-			return err
-		}
-		if p.wakes {
-			for c := range p.watchers {
-				ring(c)
-			}
-		}
-		return nil
-	})
+	err := m.do(ctx, op, func() error { return m.apply(fn) })
 	if err != nil {
 		return err
 	}
 	return m.written()
+}
+
+func (m *Memory) apply(fn func(p *memoryPlane) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.transact(fn)
+}
+
+// transact runs fn whole or not at all. mu is held.
+func (m *Memory) transact(fn func(p *memoryPlane) error) error {
+	p := &m.plane
+	p.undo, p.wakes = nil, false
+	if err := fn(p); err != nil {
+		for _, back := range slices.Backward(p.undo) {
+			back()
+		}
+		return err
+	}
+	if p.wakes {
+		for c := range p.watchers {
+			ring(c)
+		}
+	}
+	return nil
 }
 
 // AfterWrite calls fn once, after the next write of leases, effects, runs or events has taken effect and before its caller hears of it. An error of
@@ -129,19 +136,40 @@ func (m *Memory) look(ctx context.Context, op Op, fn func(p *memoryPlane) error)
 	})
 }
 
-// Acquire is control.Leases'.
+// Acquire is control.Leases'. A take-over waits for effects under way.
 func (m *Memory) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (control.Lease, error) {
 	sent := time.Now()
 	var next control.LeaseRow
-	err := m.change(ctx, OpAcquire, func(p *memoryPlane) (err error) {
+	err := m.do(ctx, OpAcquire, func() error {
 		if err := control.CheckAcquire(name, owner, ttl); err != nil {
 			return err
 		}
-		if next, err = p.leases[name].Acquired(name, owner, m.now(), ttl); err == nil {
-			set(p, p.leases, name, next)
+		for {
+			var held *hold
+			err := m.apply(func(p *memoryPlane) (err error) {
+				row := p.leases[name]
+				if next, err = row.Acquired(name, owner, m.now(), ttl); err != nil {
+					return err
+				}
+				if held = m.holds[name]; held == nil || next.Token == row.Token {
+					held = nil
+					set(p, p.leases, name, next)
+				}
+				return nil
+			})
+			if err != nil || held == nil {
+				return err
+			}
+			select {
+			case <-held.free:
+			case <-ctx.Done():
+				return fmt.Errorf("control/controltest: %s: %w", OpAcquire, ctx.Err())
+			}
 		}
-		return err
 	})
+	if err == nil {
+		err = m.written()
+	}
 	if err != nil {
 		return control.Lease{}, err
 	}
@@ -217,22 +245,27 @@ func (m *Memory) ExpireLease(name string) {
 	}
 }
 
+// SetLeaseToken changes the token of a lease, as a store that lost what it knew would.
+func (m *Memory) SetLeaseToken(name string, token control.FenceToken) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if row, ok := m.plane.leases[name]; ok {
+		row.Token = token
+		m.plane.leases[name] = row
+	}
+}
+
 // Fenced is control.Effects'.
 func (m *Memory) Fenced(ctx context.Context, l control.Lease, effects ...control.Effect) error {
-	return m.change(ctx, OpFenced, func(p *memoryPlane) error {
-		if err := control.CheckEffects(l, effects); err != nil {
-			return err
-		}
-		now := m.now()
-		if err := p.leases[l.Name].CheckHolder(l, now); err != nil {
-			return err
-		}
-		for _, e := range effects {
-			if err := p.effect(e, now); err != nil {
-				return err
+	return m.effect(ctx, OpFenced, l, func() error { return control.CheckEffects(l, effects) }, nil, func() error {
+		return m.transact(func(p *memoryPlane) error {
+			for _, e := range effects {
+				if err := p.effect(e, m.now()); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
+			return nil
+		})
 	})
 }
 
