@@ -38,6 +38,8 @@ type Config struct {
 	Brokers []string
 	// Topic that the client is about.
 	Topic string
+	// Security is how to connect. Defaults to neither encryption nor login.
+	Security Security
 	// ClientID names this client to the brokers. Defaults to "weir".
 	ClientID string
 	// Logger takes the client's messages. Nil drops them. They hold names, numbers and errors, never the data of records.
@@ -84,6 +86,11 @@ func (c Config) Open(opts ...kgo.Opt) (*Session, error) {
 		kgo.DisableClientMetrics(),
 		kgo.WithHooks(&s.trouble),
 	}
+	security, err := c.Security.options()
+	if err != nil {
+		return nil, err
+	}
+	common = append(common, security...)
 	if c.Logger != nil {
 		common = append(common, kgo.WithLogger(logger{c.Logger}))
 	}

@@ -29,12 +29,12 @@ func TestHints(t *testing.T) {
 		"cannot be resolved":     &net.DNSError{Err: "no such host", Name: "x"},
 		"speaks TLS":             errors.New("the first three bytes received appear to be a tls alert record"),
 		"not a Kafka broker":     errors.New("invalid large response size 1213486160"),
-		"expect TLS or SASL":     fmt.Errorf("read: %w", io.EOF),
+		"want TLS (--tls)":       fmt.Errorf("read: %w", io.EOF),
 		"no answer in time":      &net.OpError{Op: "dial", Err: syscall.ETIMEDOUT},
 		"the connection failed":  errors.New("something else"),
 		"closed the connection ": syscall.ECONNRESET,
 	} {
-		if got := hint(err); !strings.Contains(got, want) {
+		if got := (Security{}).hint(err); !strings.Contains(got, want) {
 			t.Errorf("%v: got %q, want %q", err, got, want)
 		}
 	}

@@ -64,6 +64,8 @@ var Table = []Row{
 		Why: "The catalogue of error codes; everybody needs it, so it needs nobody. It fills itself while it is initialised."},
 	{Package: "record", Imports: []string{"codes"}, Pure: true,
 		Why: "Values only: whatever they import, every package has."},
+	{Package: "secret", Pure: true,
+		Why: "Values that are never shown; whoever meets a password has to be able to import it."},
 	{Package: "metrics", Imports: []string{"codes", "record"},
 		Why: "Names of metrics, beside the vocabulary."},
 
@@ -170,7 +172,7 @@ var Table = []Row{
 		Why: "The embedded broker of development: kfake, and franz-go to ask it."},
 	{Package: "internal/devbroker/child", Imports: []string{"internal/devbroker", "codes"},
 		Why: "The broker in a process of its own, for benchmarks and drills."},
-	{Package: "internal/kafkaclient", Imports: []string{"codes"}, Vendors: franz,
+	{Package: "internal/kafkaclient", Imports: []string{"codes", "secret"}, Vendors: franz,
 		Why: "What both Kafka edges share: options, log, and what stands behind a broker that does not answer."},
 	{Package: "internal/fixture",
 		Why: "The golden input, embedded."},

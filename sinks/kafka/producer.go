@@ -35,12 +35,17 @@ const (
 	linger        = 5 * time.Millisecond
 )
 
+// Security says how a client connects to the brokers, see its fields.
+type Security = kafkaclient.Security
+
 // Config of a producer.
 type Config struct {
 	// Brokers are the addresses (host:port) to start from.
 	Brokers []string
 	// Topic to write to. It must exist, or be made with EnsureTopic.
 	Topic string
+	// Security is how to connect. Defaults to neither encryption nor login.
+	Security Security
 	// ClientID names this client to the brokers. Defaults to "weir".
 	ClientID string
 	// Logger takes the client's messages. Nil drops them.
@@ -88,7 +93,7 @@ func New(cfg Config) (*Producer, error) {
 	cfg.BufferBytes = cmp.Or(cfg.BufferBytes, defaultBufferBytes)
 	cfg.BufferRecords = cmp.Or(cfg.BufferRecords, defaultBufferRecords)
 	connection, err := kafkaclient.Config{
-		Brokers: cfg.Brokers, Topic: cfg.Topic, ClientID: cfg.ClientID, Logger: cfg.Logger, StartTimeout: cfg.StartTimeout,
+		Brokers: cfg.Brokers, Topic: cfg.Topic, ClientID: cfg.ClientID, Security: cfg.Security, Logger: cfg.Logger, StartTimeout: cfg.StartTimeout,
 	}.WithDefaults()
 	if err != nil {
 		return nil, err

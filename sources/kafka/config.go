@@ -19,12 +19,17 @@ const (
 	typicalRecord = 100
 )
 
+// Security says how a client connects to the brokers, see its fields.
+type Security = kafkaclient.Security
+
 // Config of a source. Sizes are in bytes.
 type Config struct {
 	// Brokers are the addresses (host:port) to start from.
 	Brokers []string
 	// Topic to read.
 	Topic string
+	// Security is how to connect. Defaults to neither encryption nor login.
+	Security Security
 	// ClientID names this client to the brokers. Defaults to "weir".
 	ClientID string
 	// Logger takes the client's messages. Nil drops them.
@@ -79,5 +84,5 @@ func (c Config) MemoryBound(brokers int) int64 {
 
 // connection is what the clients of the source are made of.
 func (c Config) connection() kafkaclient.Config {
-	return kafkaclient.Config{Brokers: c.Brokers, Topic: c.Topic, ClientID: c.ClientID, Logger: c.Logger, StartTimeout: c.StartTimeout}
+	return kafkaclient.Config{Brokers: c.Brokers, Topic: c.Topic, ClientID: c.ClientID, Security: c.Security, Logger: c.Logger, StartTimeout: c.StartTimeout}
 }

@@ -215,7 +215,7 @@ func TestUnreachableBrokers(t *testing.T) {
 		"nothing listens": {fmt.Sprintf("127.0.0.1:%d", freePort(t)), "nothing listens there"},
 		"no such host":    {"no-such-host.invalid:9092", "host name cannot be resolved"},
 		"it hangs":        {listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }), "no answer in time"},
-		"it hangs up":     {listen(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 1<<10)) }), "may expect TLS or SASL"},
+		"it hangs up":     {listen(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 1<<10)) }), "may want TLS"},
 		"it speaks TLS":   {listen(t, func(c net.Conn) { _ = tls.Server(c, certificate(t)).Handshake() }), "TLS"},
 		"it is no broker": {listen(t, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }), "not a Kafka broker"},
 	}
