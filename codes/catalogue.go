@@ -17,6 +17,7 @@ var (
 	FenceRegression     = add("FENCE_REGRESSION", ExitRecovery, Fatal, "A run or sink has seen a higher fence token than the store gives out: the store has lost what it knew, by a fail-over or an old backup.", "Do not write. Find out what the store lost; restore it, or start a new run id.")
 	FileMissing         = add("FILE_MISSING", ExitConfig, Fatal, "A file or folder that was named does not exist or cannot be read.", "Check the path and its permissions.")
 	FlowInvalid         = add("FLOW_INVALID", ExitConfig, Fatal, "The flow file has errors; each is listed with its line and column.", "Mend every listed place; `weir lint FLOW` checks again.")
+	HandoverUnfinished  = add("HANDOVER_UNFINISHED", ExitRecovery, Fatal, "The run was begun by a batch that takes a history in, and that batch has not ended: the log cannot be read on yet.", "Run the same `weir batch run … --hand-over-to` again: it goes on where it stopped.")
 	IdempotencyConflict = add("IDEMPOTENCY_CONFLICT", ExitConfig, Fatal, "The idempotency key was used before with another request.", "Use a new key for a new request, or send the request that the key was used with.")
 	Internal            = add("INTERNAL", ExitRuntime, Fatal, "weir met a state that its own rules exclude.", "Report it with the message; nothing after the last committed cut was published.")
 	Interrupted         = add("INTERRUPTED", ExitInterrupted, Fatal, "The run was stopped from outside.", "Start it again with the same --run-id; it goes on from its last commit.")

@@ -4,7 +4,8 @@ import (
 	"github.com/weirstream/weir/record"
 )
 
-// Event is what happens to a partition: Deliver, EndOfSource, IdleConfirmed, EmptyPoll, CloseGap. Time arrives as an event.
+// Event is what happens to a partition: Deliver, EndOfSource, IdleConfirmed, EmptyPoll, CloseGap, and for a history that the log continues
+// BeginHistory, Backfill, Seam. Time arrives as an event.
 type Event interface{ event() }
 
 // Deliver hands a batch over in log order. The machine keeps nothing that aliases it.

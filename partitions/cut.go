@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// The names of the state blobs: "core", "dedupe/BUCKET-SEQUENCE", "keys/CHUNK", "reorder/SEQUENCE". Every blob ends in a checksum of
-// 8 bytes over its name and body; the core counts the others.
+// The names of the state blobs: "core", "dedupe/BUCKET-SEQUENCE", "keys/CHUNK", "reorder/SEQUENCE" and HistoryBlob. Every
+// blob ends in a checksum of 8 bytes over its name and body; the core counts the others.
 const (
 	coreName    = "core"
 	coreVersion = 1
@@ -26,6 +26,7 @@ func (m *Machine) Cut() Cut {
 	m.ids.cut(w, l)
 	m.keys.cut(m.grid, l)
 	m.waiting.cut(w, l)
+	m.history.cut(l)
 	l.putCore(m.appendCore(make([]byte, 0, 512)))
 	cut := Cut{
 		Partition: m.partition, Next: m.next, Watermark: w, Finished: m.finished, Counts: m.counts,
@@ -80,6 +81,9 @@ func (c *Counts) fields() [8]*int64 {
 func (m *Machine) FullState() []StateBlob {
 	out := []StateBlob{{Name: coreName, Data: m.appendCore(nil)}}
 	out = append(out, m.ids.state()...)
+	if m.history.open() {
+		out = append(out, StateBlob{Name: HistoryBlob, Data: m.history.body()})
+	}
 	for c := range m.keys.chunks {
 		out = append(out, StateBlob{Name: fmt.Sprintf("%s%06d", keysPrefix, c), Data: m.keys.appendChunk(nil, c, m.grid)})
 	}

@@ -79,9 +79,14 @@
 //	Deliver                             rows, verdicts, position              INTERNAL  the error
 //	EndOfSource                         everything is released; FINISHED      -         the error
 //	IdleConfirmed, EmptyPoll, CloseGap  a decision, where it changes a thing  INTERNAL  the error
+//	Seam                                a decision, the position              INTERNAL  the error
+//	BeginHistory                        HISTORY, when nothing came before     INTERNAL  the error
 //	Cut                                 a delta                               a delta   panic
 //
 // While OPEN the input has a status of its own, see package watermark.
+//
+// HISTORY is an OPEN that takes nothing but Backfill, which gives rows and verdicts and leaves the position alone, and Seam, which ends it.
+// RestoreHistory brings it back, Restore refuses it: what a batch took in by half is never continued by the log.
 //
 // # The parts
 //
@@ -90,5 +95,6 @@
 //	reorder*.go        what waits for the watermark; arena.go its ids
 //	keys.go, grid.go   the operators of each key; the regular clock
 //	step_*.go          events → verdicts; release.go rows
+//	seam.go            a history, and the seam to the log that continues it
 //	cut.go, restore.go state → deltas → state; ledger.go the account of the blobs
 package partitions

@@ -22,6 +22,7 @@ type Machine struct {
 	waiting *reorder
 	keys    *keyTable
 	grid    *grid // nil when every event ticks
+	history history
 	ledger  ledger
 
 	next     record.Position
@@ -99,6 +100,13 @@ func (m *Machine) Step(ev Event, eff *Effects) error {
 }
 
 func (m *Machine) step(ev Event, eff *Effects) error {
+	if m.history.open() {
+		switch ev.(type) {
+		case Backfill, Seam:
+		default:
+			return m.internal("%T while a history is being taken in", ev)
+		}
+	}
 	if end, ok := ev.(EndOfSource); ok {
 		return m.end(end, eff)
 	}
@@ -116,6 +124,15 @@ func (m *Machine) step(ev Event, eff *Effects) error {
 		}
 	case CloseGap:
 		return m.closeGap(ev, eff)
+	case BeginHistory:
+		return m.beginHistory(ev, eff)
+	case Backfill:
+		if !m.history.open() {
+			return m.internal("records of a history that has not begun")
+		}
+		return m.backfill(ev.Batch, eff)
+	case Seam:
+		return m.seam(ev, eff)
 	default:
 		return m.internal("unknown event %T", ev)
 	}

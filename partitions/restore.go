@@ -15,8 +15,17 @@ import (
 //
 // The restored machine is the one that was cut: same full state, same behaviour, same later cuts. Anything else is refused:
 // RUN_MISMATCH when the state belongs to another flow or partition, JOURNAL_CORRUPT when a blob is damaged, missing, stale or too
-// many. Nothing standing at all is refused too; a partition that was never cut starts with New.
+// many. Nothing standing at all is refused too; a partition that was never cut starts with New. HANDOVER_UNFINISHED is a state whose history
+// has not ended (see BeginHistory).
 func Restore(plan *flow.Plan, partition int32, load func(yield func(StateBlob) error) error) (*Machine, error) {
+	m, err := restoreMachine(plan, partition, load)
+	if err == nil && m.history.open() {
+		return nil, m.inHistory()
+	}
+	return m, err
+}
+
+func restoreMachine(plan *flow.Plan, partition int32, load func(yield func(StateBlob) error) error) (*Machine, error) {
 	r := restore{m: New(plan, partition)}
 	err := load(func(b StateBlob) error {
 		if r.err == nil {
@@ -59,6 +68,8 @@ func (r *restore) take(b StateBlob) error {
 	switch {
 	case b.Name == coreName:
 		return r.core(b)
+	case b.Name == HistoryBlob:
+		return r.m.history.load(b, &r.found)
 	case strings.HasPrefix(b.Name, idsPrefix):
 		return r.m.ids.load(b, &r.found)
 	case strings.HasPrefix(b.Name, keysPrefix):
