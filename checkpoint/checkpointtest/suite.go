@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/weirstream/weir/checkpoint"
 	"github.com/weirstream/weir/codes"
@@ -25,8 +26,12 @@ type Place struct {
 	Open func(t testing.TB) checkpoint.Blobs
 	// Damage changes the bytes of a stored blob behind the store's back.
 	Damage func(t testing.TB, name string, change func([]byte) []byte)
-	// Left counts what the store keeps beside whole blobs: temporary files and the like.
+	// Older makes a blob that stands older by d, as if it had been written or touched that much earlier.
+	Older func(t testing.TB, name string, d time.Duration)
+	// Left counts what the store keeps beside whole blobs and those set aside: temporary files and the like.
 	Left func(t testing.TB) int
+	// Owner is what Owner has to answer.
+	Owner string
 }
 
 // Run is the suite. It makes a place for every test.
@@ -37,7 +42,13 @@ func Run(t *testing.T, place func(t testing.TB) Place) {
 		"names":                    names,
 		"missing":                  missing,
 		"list":                     list,
-		"delete":                   remove,
+		"owner":                    owner,
+		"set aside":                setAside,
+		"set aside by age":         byAge,
+		"touch":                    touch,
+		"brought back":             bringBack,
+		"purged":                   purge,
+		"a late purge":             latePurge,
 		"damage":                   damage,
 		"a reader that fails":      readerFails,
 		"cancelled":                cancelled,
@@ -169,7 +180,11 @@ func names(t *testing.T, p Place) {
 		_, _, getErr := s.Get(t.Context(), bad)
 		_, hasErr := s.Has(t.Context(), bad)
 		_, refErr := checkpoint.ParseRef("sha256:" + bad)
-		for what, err := range map[string]error{"Get": getErr, "Has": hasErr, "Delete": s.Delete(t.Context(), bad), "ParseRef": refErr} {
+		_, touchErr := s.Touch(t.Context(), []checkpoint.Info{{Name: good, Size: 1}, {Name: bad}})
+		_, asideErr := s.SetAside(t.Context(), bad, 0)
+		for what, err := range map[string]error{"Get": getErr, "Has": hasErr, "Touch": touchErr, "SetAside": asideErr, "ParseRef": refErr,
+			"BringBack": s.BringBack(t.Context(), checkpoint.Aside{Info: checkpoint.Info{Name: bad}, Ticket: "x"}),
+			"Purge":     s.Purge(t.Context(), checkpoint.Aside{Info: checkpoint.Info{Name: bad}, Ticket: "x"})} {
 			if !codes.Has(err, codes.NameInvalid) {
 				t.Errorf("%s of %q: %v, want NAME_INVALID", what, bad, err)
 			}
@@ -246,27 +261,6 @@ func listEnds(t *testing.T, p Place) {
 	if err != enough || calls != 1 {
 		t.Errorf("%v after %d calls", err, calls)
 	}
-}
-
-func remove(t *testing.T, p Place) {
-	s, other := p.Open(t), p.Open(t)
-	b := Bytes(1, 200_000)
-	name := put(t, s, b)
-	kept := put(t, s, []byte("kept"))
-	if err := other.Delete(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Delete(t.Context(), name); err != nil {
-		t.Errorf("a second time: %v", err)
-	}
-	if _, _, err := s.Get(t.Context(), name); !codes.Has(err, codes.BlobMissing) {
-		t.Errorf("Get after Delete: %v", err)
-	}
-	if got := listed(t, s); !slices.Equal(got, []string{kept}) {
-		t.Errorf("listed %v", got)
-	}
-	put(t, s, b)
-	want(t, other, b)
 }
 
 // damage: one flipped bit anywhere, a missing end, bytes too many: never the whole blob, always BLOB_CORRUPT.
@@ -354,9 +348,12 @@ func cancelled(t *testing.T, p Place) {
 	}
 	_, putErr := s.Put(ctx, bytes.NewReader([]byte("other")))
 	_, hasErr := s.Has(ctx, name)
+	_, touchErr := s.Touch(ctx, []checkpoint.Info{{Name: name, Size: int64(len(b))}})
+	_, asideErr := s.SetAside(ctx, name, 0)
 	for what, err := range map[string]error{
-		"Put": putErr, "Has": hasErr, "Delete": s.Delete(ctx, name),
-		"List": s.List(ctx, func(checkpoint.Info) error { t.Error("List goes on"); return nil }),
+		"Put": putErr, "Has": hasErr, "Touch": touchErr, "SetAside": asideErr,
+		"List":  s.List(ctx, func(checkpoint.Info) error { t.Error("List goes on"); return nil }),
+		"Aside": s.Aside(ctx, func(checkpoint.Aside) error { t.Error("Aside goes on"); return nil }),
 	} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", what, err)

@@ -29,7 +29,9 @@ const (
 // Store is a blob store in a folder. It may be used by several processes at once.
 type Store struct {
 	root *os.Root
-	// hook is called between the steps of a Put, with the step's name. Tests fail or kill there.
+	// owner is the store that the folder is marked with, path what its messages may name.
+	owner, path string
+	// hook is called between the steps of a method, with the step's name. Tests fail or kill there.
 	hook func(step string) error
 }
 
@@ -48,7 +50,7 @@ func Open(path string) (*Store, error) {
 	if err != nil {
 		return nil, codes.New(codes.OutputUnwritable, "the folder of artefacts %s cannot be opened: %w", path, checkpoint.Bare(err))
 	}
-	s := &Store{root: root}
+	s := &Store{root: root, path: path}
 	if err := s.sweep(time.Now().Add(-abandoned)); err != nil {
 		return nil, errors.Join(codes.New(codes.OutputUnwritable, "the folder of artefacts %s cannot be read: %w", path, checkpoint.Bare(err)), root.Close())
 	}
@@ -75,8 +77,10 @@ func (s *Store) sweep(before time.Time) error {
 	return nil
 }
 
-func (s *Store) entries() ([]fs.DirEntry, error) {
-	d, err := s.root.Open(".")
+func (s *Store) entries() ([]fs.DirEntry, error) { return s.entriesOf(".") }
+
+func (s *Store) entriesOf(folder string) ([]fs.DirEntry, error) {
+	d, err := s.root.Open(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -206,14 +210,36 @@ func (s *Store) stat(name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
+// attempts bounds how often Get looks again for a blob that is set aside and brought back under its eyes.
+const attempts = 5
+
 // Get implements checkpoint.Blobs.
 func (s *Store) Get(ctx context.Context, name string) (io.ReadCloser, int64, error) {
+	for range attempts {
+		r, size, err := s.get(ctx, name)
+		if !codes.Has(err, codes.BlobMissing) {
+			return r, size, err
+		}
+		if found, backErr := s.bringBackName(name); backErr != nil || !found {
+			return nil, 0, errors.Join(err, backErr)
+		}
+	}
+	return nil, 0, codes.New(codes.StoreUnavailable, "blob %s comes and goes while it is opened", name)
+}
+
+func (s *Store) get(ctx context.Context, name string) (io.ReadCloser, int64, error) {
 	before, err := s.stat(name)
 	if err != nil {
 		return nil, 0, err
 	}
+	if err := s.step("found"); err != nil {
+		return nil, 0, err
+	}
 	f, err := s.root.Open(name)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, 0, codes.New(codes.BlobMissing, "there is no blob %s any more", name)
+	case err != nil:
 		return nil, 0, codes.New(codes.StoreUnavailable, "blob %s cannot be opened: %w", name, checkpoint.Bare(err))
 	}
 	info, err := f.Stat()
@@ -266,22 +292,4 @@ func (s *Store) List(ctx context.Context, fn func(checkpoint.Info) error) error 
 		}
 	}
 	return nil
-}
-
-// Delete implements checkpoint.Blobs.
-func (s *Store) Delete(ctx context.Context, name string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	_, err := s.stat(name)
-	if codes.Has(err, codes.BlobMissing) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := s.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return codes.New(codes.OutputUnwritable, "blob %s cannot be removed: %w", name, checkpoint.Bare(err))
-	}
-	return unwritable(s.syncFolder())
 }

@@ -70,10 +70,14 @@ func TestForeignFiles(t *testing.T) {
 		}
 		_, _, getErr := s.Get(t.Context(), name)
 		_, hasErr := s.Has(t.Context(), name)
-		for method, err := range map[string]error{"Get": getErr, "Has": hasErr, "Delete": s.Delete(t.Context(), name)} {
+		_, asideErr := s.SetAside(t.Context(), name, 0)
+		for method, err := range map[string]error{"Get": getErr, "Has": hasErr, "SetAside": asideErr} {
 			if !codes.Has(err, codes.BlobCorrupt) || strings.Contains(err.Error(), path) {
 				t.Errorf("%s, %s: %v, want BLOB_CORRUPT", what, method, err)
 			}
+		}
+		if stands, err := s.Touch(t.Context(), []checkpoint.Info{{Name: name, Size: 9}}); err != nil || stands[0] {
+			t.Errorf("%s: Touch %v, %v", what, stands, err)
 		}
 		if err := s.List(t.Context(), func(i checkpoint.Info) error { return fmt.Errorf("%s is listed", i.Name) }); err != nil {
 			t.Errorf("%s: %v", what, err)

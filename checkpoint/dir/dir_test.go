@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/checkpoint"
 	"github.com/weirstream/weir/checkpoint/checkpointtest"
@@ -17,6 +18,23 @@ import (
 func open(t testing.TB, path string) *Store {
 	t.Helper()
 	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// storeID is the store that the folders of the tests belong to.
+const storeID = "0123456789abcdef0123456789abcdef"
+
+func openOwned(t testing.TB, path string) *Store {
+	t.Helper()
+	s, err := OpenOwned(path, storeID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +60,18 @@ func TestConformance(t *testing.T) {
 	checkpointtest.Run(t, func(t testing.TB) checkpointtest.Place {
 		path := filepath.Join(t.TempDir(), "a", "b")
 		return checkpointtest.Place{
-			Open: func(t testing.TB) checkpoint.Blobs { return open(t, path) },
+			Open:  func(t testing.TB) checkpoint.Blobs { return openOwned(t, path) },
+			Owner: storeID,
+			Older: func(t testing.TB, name string, d time.Duration) {
+				file := filepath.Join(path, folder, name)
+				info, err := os.Stat(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chtimes(file, time.Time{}, info.ModTime().Add(-d)); err != nil {
+					t.Fatal(err)
+				}
+			},
 			Damage: func(t testing.TB, name string, change func([]byte) []byte) {
 				file := filepath.Join(path, folder, name)
 				b, err := os.ReadFile(file)
@@ -55,7 +84,7 @@ func TestConformance(t *testing.T) {
 			},
 			Left: func(t testing.TB) (n int) {
 				for _, f := range files(t, path) {
-					if checkpoint.CheckName(f.Name()) != nil {
+					if checkpoint.CheckName(f.Name()) != nil && f.Name() != asideFolder {
 						n++
 					}
 				}
