@@ -264,7 +264,7 @@ func (d *demo) worker(ctx context.Context, addr string, job parity.Job) (*worker
 	w := &worker{done: make(chan error, 1)}
 	w.cmd = exec.CommandContext(ctx, self, "run", filepath.Join(d.dir, "flow.yaml"), "--brokers", addr, "--topic", demoTopic, "--group", "demo",
 		"--run-id", demoRun, "--store", "sqlite:"+filepath.Join(d.dir, "demo.db"), "--once-n", fmt.Sprint(job.Arrivals),
-		"--epoch", "1h", "--epoch-records", fmt.Sprint(demoEpoch), "--fetch", "1")
+		"--epoch", "1h", "--epoch-records", fmt.Sprint(demoEpoch), "--fetch", "1", "--ttl", "1s", "--standby")
 	w.cmd.Stdout, w.cmd.Stderr = &w.output, &w.output
 	if err := w.cmd.Start(); err != nil {
 		return nil, codes.New(codes.Internal, "the worker process does not start: %w", err)

@@ -12,8 +12,9 @@ import (
 	"github.com/weirstream/weir/record"
 )
 
-// leaveQuarantine writes what the run has set aside to the artifacts folder, one canonical document a line.
-func (a *app) leaveQuarantine(ctx context.Context, o runOptions, journal control.Journal) error {
+// leaveQuarantine writes what the run has set aside to the artifacts folder, one canonical document a line. allow is asked just before the file
+// takes its place.
+func (a *app) leaveQuarantine(ctx context.Context, o runOptions, journal control.Journal, allow func() error) error {
 	if o.artifacts == "" {
 		return nil
 	}
@@ -35,6 +36,9 @@ func (a *app) leaveQuarantine(ctx context.Context, o runOptions, journal control
 		return err
 	}
 	if err := out.Flush(); err != nil {
+		return err
+	}
+	if err := allow(); err != nil {
 		return err
 	}
 	return f.Commit()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirstream/weir/actors"
 	"github.com/weirstream/weir/codes"
-	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sinks/emit"
@@ -28,7 +27,9 @@ type runOptions struct {
 	partitions                                                int32
 	onceN, untilN, epochRecords                               int64
 	fetch                                                     int
-	epoch                                                     time.Duration
+	epoch, ttl, checkpointEvery                               time.Duration
+	standby                                                   bool
+	checkpoints                                               string
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -38,9 +39,13 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a flow over a live topic, with a journal to resume from",
 		Long: "Reads a topic from the position in the run's journal and commits positions, ids, operator state and outputs in one transaction\n" +
 			"every epoch. Killed at any moment, it goes on from the last commit when it is started again with the same --run-id.\n" +
-			"Ctrl-C or SIGTERM commits what is done and stops; a second one stops at once.",
+			"Ctrl-C or SIGTERM commits what is done and stops; a second one stops at once.\n" +
+			"A run has one owner at a time, which holds a lease in the store. A second process with the same --run-id is refused, or with --standby\n" +
+			"waits and takes over: at once when the owner ends, and when its lease has run out if it was killed or stalls. An owner that lost its\n" +
+			"lease publishes nothing more and ends with exit code 7.",
 		Example: "  weir run flow.yaml --brokers 127.0.0.1:9092 --topic ticks --group g1 --run-id ticks-1 --store sqlite:weir.db\n" +
 			"  weir run flow.yaml --brokers 127.0.0.1:9092 --topic ticks --run-id bounded-1 --store sqlite:weir.db --once-n 299 --emit out.json\n" +
+			"  weir run flow.yaml --brokers 127.0.0.1:9092 --topic ticks --run-id ticks-1 --store env:WEIR_STORE --standby --ttl 10s\n" +
 			"  weir run flow.yaml --log arrivals.log --run-id file-1 --store sqlite:weir.db --emit out.json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.stream(cmd.Context(), args[0], o) },
@@ -60,6 +65,10 @@ func (a *app) runCommand() *cobra.Command {
 	f.DurationVar(&o.epoch, "epoch", time.Second, "time between commits")
 	f.Int64Var(&o.epochRecords, "epoch-records", 0, "commit after this many records already; 0 is by time alone")
 	f.IntVar(&o.fetch, "fetch", 0, "records of one batch at most (default 1024)")
+	f.DurationVar(&o.ttl, "ttl", actors.DefaultTTL, "how long the lease of the run lasts unless it is renewed; what a stand-by waits for after a kill")
+	f.BoolVar(&o.standby, "standby", false, "wait while another process owns the run, and take over when it ends or its lease runs out")
+	f.DurationVar(&o.checkpointEvery, "checkpoint-every", time.Minute, "time between retained checkpoints; 0 makes one at the end only")
+	f.StringVar(&o.checkpoints, "checkpoints", "", "where checkpoints are kept: a folder, or \"store\" for the store itself (default: the folder checkpoints of --artifacts; none without it)")
 	return cmd
 }
 
@@ -81,8 +90,10 @@ func (o runOptions) check() error {
 		return usagef("give either --log, or --brokers and --topic, not both")
 	case o.partitions < 1:
 		return usagef("--partitions must be at least 1, not %d", o.partitions)
+	case o.checkpointEvery < 0:
+		return usagef("--checkpoint-every must be 0 (at the end only) or more, not %s", o.checkpointEvery)
 	}
-	return nil
+	return o.checkTTL()
 }
 
 func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
@@ -96,11 +107,18 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	if err := o.prepareOutputs(flowFile); err != nil {
 		return err
 	}
-	journal, err := openStore(ctx, o.store)
+	faults, err := readFailpoints(a.stderr)
 	if err != nil {
 		return err
 	}
-	defer journal.Close()
+	store, err := openRunStore(ctx, o, faults.store())
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := o.measureTTL(ctx, store); err != nil {
+		return err
+	}
 	source, offsets, err := a.source(o)
 	if err != nil {
 		return err
@@ -108,12 +126,19 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	if err := a.printBound(ctx, plan, source); err != nil {
 		return err
 	}
-	result, err := actors.Run(ctx, actors.Config{
-		Plan: plan, Source: source, Journal: journal, RunID: o.runID, Group: o.group,
+	t := a.newTerm(store)
+	defer t.end(ctx)
+	cfg := actors.Config{
+		Plan: plan, Source: source, Journal: store, RunID: o.runID, Group: o.group,
 		EpochEvery: o.epoch, EpochRecords: o.epochRecords, MaxRecords: o.onceN, UntilRecords: o.untilN, FetchSize: o.fetch,
-		Kill: a.kill, CommitOffsets: offsets, Logger: a.log, OnProgress: a.progress,
-	})
-	return a.finishRun(ctx, o, plan, journal, result, err)
+		Kill: a.kill, CommitOffsets: offsets, Logger: a.log, OnProgress: a.progress, Hooks: faults.hooks(),
+		Fencing: &actors.Fencing{Leases: t, Owner: drillOwner(), TTL: o.ttl, Standby: o.standby, OnLease: t.tell},
+	}
+	if err := a.addCheckpoints(ctx, &cfg, o, store); err != nil {
+		return err
+	}
+	result, err := actors.Run(ctx, cfg)
+	return a.finishRun(ctx, o, plan, t, result, err)
 }
 
 // prepareOutputs finds out before the run, not after it, that its results cannot be written.
@@ -204,8 +229,8 @@ func (a *app) progress(p actors.Progress) {
 	a.log.Info("committed", "epoch", p.Epoch, "records", p.Counts.Records, "outputs", p.Counts.Outputs, "watermark", p.Watermark.String(), "commit", p.CommitTime)
 }
 
-// finishRun writes what the run leaves behind and says how it ended.
-func (a *app) finishRun(ctx context.Context, o runOptions, plan *flow.Plan, journal control.ControlStore, result actors.Result, err error) error {
+// finishRun writes what the run leaves behind, while its lease is still held, and says how it ended.
+func (a *app) finishRun(ctx context.Context, o runOptions, plan *flow.Plan, t *term, result actors.Result, err error) error {
 	again := codes.Has(err, codes.RunFinished) && o.emit != "" && missing(o.emit) && (o.onceN == 0 || o.onceN == result.Counts.Records) && o.untilN == 0
 	switch {
 	case err == nil:
@@ -215,7 +240,8 @@ func (a *app) finishRun(ctx context.Context, o runOptions, plan *flow.Plan, jour
 	case errors.Is(err, actors.ErrInterrupted) && a.signal == syscall.SIGTERM && o.onceN == 0 && o.untilN == 0 && o.log == "":
 		// Being told to stop is how a daemon ends.
 		a.notice("weir: stopped; everything processed is committed\n")
-		if err := a.leaveQuarantine(context.WithoutCancel(ctx), o, journal); err != nil || !a.json {
+		ctx = context.WithoutCancel(ctx)
+		if err := a.leaveQuarantine(ctx, o, t.store, t.verify(ctx)); err != nil || !a.json {
 			return err
 		}
 		return a.document(map[string]any{"stopped": true, "records": result.Counts.Records, "epoch": result.Epoch})
@@ -224,11 +250,12 @@ func (a *app) finishRun(ctx context.Context, o runOptions, plan *flow.Plan, jour
 	}
 	d := emit.New(plan, emit.ModeStream)
 	d.Counts, d.Positions, d.Watermark = result.Counts, result.Positions(), result.Watermark
-	d, err = emit.FromJournal(ctx, journal, o.runID, d, plan, o.emit, emit.DefaultKeep)
+	d.FenceToken, d.Allow = uint64(t.token()), t.verify(ctx)
+	d, err = emit.FromJournal(ctx, t.store, o.runID, d, plan, o.emit, emit.DefaultKeep)
 	if err != nil {
 		return err
 	}
-	if err := a.leaveQuarantine(ctx, o, journal); err != nil {
+	if err := a.leaveQuarantine(ctx, o, t.store, t.verify(ctx)); err != nil {
 		return err
 	}
 	return a.showDoc(plan, d, o.emit)

@@ -39,6 +39,8 @@ type Doc struct {
 	Complete bool
 	Values   []any
 	Events   []string
+	// Allow, unless nil, is asked just before the document takes its place; its error keeps it away. It is not part of the document.
+	Allow func() error
 }
 
 // New starts a document of a plan.

@@ -157,7 +157,11 @@ func (w *Writer) Finish(d Doc) (Doc, error) {
 	if w.target == nil {
 		return d, nil
 	}
-	if err := w.writeTo(w.target, d); err != nil {
+	err := w.writeTo(w.target, d)
+	if err == nil && d.Allow != nil {
+		err = d.Allow()
+	}
+	if err != nil {
 		w.Discard()
 		return d, err
 	}
