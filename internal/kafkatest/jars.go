@@ -36,8 +36,11 @@ func jars() (string, error) {
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	mvn, err := exec.LookPath("mvn")
+	mvn, err := program("mvn", "maven")
 	if err != nil {
+		return "", err
+	}
+	if mvn == "" {
 		return "", errNone{"neither Kafka's jars (WEIR_TEST_KAFKA_LIB) nor Maven (mvn) to fetch them"}
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
@@ -71,9 +74,27 @@ func java() (string, error) {
 			return path, nil
 		}
 	}
-	path, err := exec.LookPath("java")
-	if err != nil {
+	path, err := program("java", "default-jre-headless")
+	if err == nil && path == "" {
 		return "", errNone{"no Java to run it (java on PATH, or JAVA_HOME)"}
 	}
-	return path, nil
+	return path, err
+}
+
+// program finds a program on PATH, or "". As a last resort CI, as root, installs Debian's package that has it.
+func program(name, debian string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	apt, err := exec.LookPath("apt-get")
+	if err != nil || os.Getenv("CI") == "" || os.Geteuid() != 0 {
+		return "", nil
+	}
+	cmd := exec.Command(apt, "install", "-y", "--no-install-recommends", debian)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("apt-get install %s: %w\n%s", debian, err, out[max(0, len(out)-2000):])
+	}
+	return exec.LookPath(name)
 }

@@ -203,6 +203,8 @@ func (b *Broker) properties(listeners []string) string {
 		"log.dirs":                       filepath.Join(b.dir, "data"), "auto.create.topics.enable": "false",
 		"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "1",
 		"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1", "transaction.state.log.num.partitions": "1",
+		// Tests write records of long ago, which the default would delete at once.
+		"log.retention.ms":                 "-1",
 		"group.initial.rebalance.delay.ms": "0", "log.cleaner.dedupe.buffer.size": "4194304",
 		"log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "500", "log.cleaner.backoff.ms": "100", "file.delete.delay.ms": "100",
 	}

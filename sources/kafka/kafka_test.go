@@ -18,6 +18,7 @@ import (
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/internal/devbroker"
 	"github.com/weirstream/weir/internal/devbroker/child"
+	"github.com/weirstream/weir/internal/kafkatest"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources"
 	"github.com/weirstream/weir/sources/kafka"
@@ -26,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	child.Main()
-	os.Exit(m.Run())
+	os.Exit(kafkatest.Run(m))
 }
 
 // bench is a broker in this process, with clients to write and to administer it.
