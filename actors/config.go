@@ -114,6 +114,7 @@ func (c *Config) Validate() error {
 	check(c.Plan == nil, "There is no plan: compile a flow first.")
 	check(c.Source == nil, "There is no source to read.")
 	check(c.Journal == nil, "There is no journal to commit to.")
+	c.Fencing.validate(c.Journal, check)
 	check(c.RunID == "", "There is no run id: name the run, so that it can be resumed.")
 	check(c.MaxRecords < 0, "MaxRecords is %d. It must be 0 (off) or more.", c.MaxRecords)
 	check(c.UntilRecords < 0, "UntilRecords is %d. It must be 0 (off) or more.", c.UntilRecords)
@@ -131,6 +132,7 @@ func (c *Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
+	c.Fencing = c.Fencing.withDefaults()
 	orDefault(&c.EpochEvery, DefaultEpochEvery)
 	orDefault(&c.EpochBytes, DefaultEpochBytes)
 	orDefault(&c.FetchSize, DefaultFetchSize)

@@ -172,15 +172,19 @@ func (a *coordinatorActor) Stopping(*shell.Context) error {
 func (a *coordinatorActor) Stopped(*shell.Context) error { return nil }
 
 // commit writes one epoch and then does what may only come after it. It runs in a goroutine, with the context of the whole run: a commit
-// is never cut off because an actor failed, since its answer would be lost for nothing.
+// is never cut off because an actor failed, since its answer would be lost for nothing. It is cut off when the lease is lost.
 func (in *incarnation) commit(c control.Commit, after control.RunState, queues []Queue) error {
-	ctx := in.engine.ctx
+	ctx := in.effects
 	p := Point{Name: BeforeCommit, Actor: coordinatorName, Incarnation: in.number, Epoch: c.Epoch}
 	if err := in.cfg.Hooks.at(ctx, p); err != nil {
 		return err
 	}
+	journal, err := in.journal()
+	if err != nil {
+		return err
+	}
 	began := time.Now()
-	if err := in.cfg.Journal.Commit(ctx, c); err != nil {
+	if err := journal.Commit(ctx, c); err != nil {
 		return err
 	}
 	took := time.Since(began)
@@ -188,12 +192,14 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 	if err := in.cfg.Hooks.at(ctx, p); err != nil {
 		return err
 	}
-	in.courtesy(ctx, after)
+	if in.holds() {
+		in.courtesy(ctx, after)
+	}
 	p.Name = AfterOffsets
 	if err := in.cfg.Hooks.at(ctx, p); err != nil {
 		return err
 	}
-	if in.cfg.OnProgress != nil {
+	if in.cfg.OnProgress != nil && in.holds() {
 		in.cfg.OnProgress(progressOf(in, c, after, took, queues))
 	}
 	return nil

@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirstream/weir/actors/shell"
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
@@ -21,6 +23,7 @@ const (
 	readerName      = runName + "/reader"
 	coordinatorName = runName + "/coordinator"
 	fanInName       = runName + "/fan-in"
+	leaseName       = runName + "/lease"
 )
 
 func partitionName(p int32) string { return runName + "/partition/" + strconv.Itoa(int(p)) }
@@ -33,8 +36,33 @@ type engine struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	run    shell.Ref[toRun]
-	// background are the goroutines that open, end and read back incarnations.
+	// effects ends with ctx, or when the lease is lost: nothing may be written any more.
+	effects context.Context
+	revoke  context.CancelCauseFunc
+	// lease is the last grant. It is nil in a run without Fencing, and before the first.
+	lease atomic.Pointer[control.Lease]
+	// background are the goroutines that open, end and read back incarnations, and ask for the lease.
 	background *sync.WaitGroup
+}
+
+// holds says whether this run may still act, by its own clock.
+func (e *engine) holds() bool {
+	if e.cfg.Fencing == nil {
+		return true
+	}
+	l := e.lease.Load()
+	return l != nil && l.Deadline.After(time.Now())
+}
+
+// journal is where effects go: through the fence, if there is one.
+func (e *engine) journal() (control.Journal, error) {
+	switch {
+	case e.cfg.Fencing == nil:
+		return e.cfg.Journal, nil
+	case !e.holds():
+		return nil, codes.New(codes.StaleFence, "the lease of run %q has run out by the clock of this process", e.cfg.RunID)
+	}
+	return e.cfg.Journal.(control.Fencer).Under(*e.lease.Load()), nil
 }
 
 // incarnation is one generation of a run's actors. It is filled by the goroutine that restores it and by the run actor, and only read
@@ -121,7 +149,11 @@ func (in *incarnation) openRun() error {
 		RunID: in.cfg.RunID, Fingerprint: in.cfg.Plan.Fingerprint, Source: info.Name, SourceID: info.ID,
 		Group: in.cfg.Group, Partitions: info.Partitions,
 	}
-	in.state, err = in.cfg.Journal.OpenRun(in.ctx, in.header)
+	journal, err := in.journal()
+	if err != nil {
+		return err
+	}
+	in.state, err = journal.OpenRun(in.ctx, in.header)
 	return err
 }
 

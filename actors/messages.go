@@ -74,6 +74,15 @@ type (
 	// interrupt asks for an orderly end, kill for one at once. They come from outside and belong to no incarnation.
 	interrupt struct{ stamp }
 	kill      struct{ stamp }
+	// leaseNews is what the lease actor says. Its number is that of the lease actor, not of an incarnation. Without a change it is a lease
+	// that was not granted, or with ended, an end that gave nothing back.
+	leaseNews struct {
+		stamp
+		change LeaseChange
+		lease  control.Lease
+		err    error
+		ended  bool
+	}
 )
 
 func (start) forRun()      {}
@@ -86,6 +95,7 @@ func (retry) forRun()      {}
 func (readBack) forRun()   {}
 func (interrupt) forRun()  {}
 func (kill) forRun()       {}
+func (leaseNews) forRun()  {}
 
 // To the reader.
 type (
@@ -280,7 +290,7 @@ func drop(m any) {
 }
 
 // after sends m to an actor once d has passed. The receiver tells a late one by its incarnation.
-func after[M stamped](d time.Duration, to shell.Ref[M], m M) *time.Timer {
+func after[M any](d time.Duration, to shell.Ref[M], m M) *time.Timer {
 	return time.AfterFunc(d, func() { shell.Send(to, m) })
 }
 

@@ -29,6 +29,29 @@ type Fencing struct {
 	OnLease func(LeaseEvent)
 }
 
+func (f *Fencing) validate(j control.Journal, check func(bad bool, format string, args ...any)) {
+	if f == nil {
+		return
+	}
+	_, fenced := j.(control.Fencer)
+	check(f.Leases == nil, "Fencing has no store of leases.")
+	check(j != nil && !fenced, "The journal cannot write under a lease: use a store that can, or leave Fencing out.")
+	check(f.TTL < 0 || f.StandEvery < 0, "The lease's ttl is %v, asked for every %v by a stand-by. Both must be 0 (the defaults) or more.", f.TTL, f.StandEvery)
+}
+
+func (f *Fencing) withDefaults() *Fencing {
+	if f == nil {
+		return nil
+	}
+	out := *f
+	orDefault(&out.TTL, DefaultTTL)
+	orDefault(&out.StandEvery, DefaultStandEvery)
+	if out.Owner == "" {
+		out.Owner = control.NewOwner()
+	}
+	return &out
+}
+
 // LeaseChange is what happened to a lease.
 type LeaseChange string
 

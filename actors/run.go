@@ -9,8 +9,11 @@ import (
 	"github.com/weirstream/weir/codes"
 )
 
-// killGrace is how long Run waits, once killed, for what it started to end.
-const killGrace = 250 * time.Millisecond
+// How long Run waits for what it started to end: once killed, and once the lease is lost.
+const (
+	killGrace     = 250 * time.Millisecond
+	stepDownGrace = 2 * time.Second
+)
 
 // Run runs a flow over a source until it has ended, and returns what then stands in the journal. The result is valid beside an error too.
 //
@@ -46,7 +49,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		if r := last.Load(); r != nil {
 			o.result = *r
 		}
-		return o.result, ErrKilled
+		return o.result, o.err
 	}
 	if o.result.Incarnations == 0 {
 		if r := last.Load(); r != nil {
@@ -54,14 +57,28 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		}
 	}
 	e.cancel()
-	e.clean(system)
+	cleaned := make(chan struct{})
+	go func() {
+		defer close(cleaned)
+		e.clean(system)
+	}()
+	timer := time.NewTimer(stepDownGrace)
+	defer timer.Stop()
+	select {
+	case <-cleaned:
+	case <-timer.C:
+		e.log.Error("a call of the store or the source does not end although its context has; it is left alone", "run", cfg.RunID)
+	}
 	return o.result, o.err
 }
 
-// await passes on what comes from outside until the run is over. It is false when a killed run did not end in time.
+// await passes on what comes from outside until the run is over. It is false when a run that was killed, or whose lease is lost, did not end
+// in time.
 func (e *engine) await(ctx context.Context, out <-chan outcome) (outcome, bool) {
 	stop, die := ctx.Done(), e.cfg.Kill.Done()
 	var grace <-chan time.Time
+	lost := e.effects.Done()
+	why := ErrKilled
 	for {
 		select {
 		case o := <-out:
@@ -70,14 +87,21 @@ func (e *engine) await(ctx context.Context, out <-chan outcome) (outcome, bool) 
 			stop = nil
 			shell.Send(e.run, toRun(interrupt{}))
 		case <-die:
-			die, stop = nil, nil
+			die, stop, lost = nil, nil, nil
 			e.cancel()
 			shell.Send(e.run, toRun(kill{}))
+			why = ErrKilled
 			timer := time.NewTimer(killGrace)
 			defer timer.Stop()
 			grace = timer.C
+		case <-lost:
+			lost, stop = nil, nil
+			why = context.Cause(e.effects)
+			timer := time.NewTimer(stepDownGrace)
+			defer timer.Stop()
+			grace = timer.C
 		case <-grace:
-			return outcome{}, false
+			return outcome{err: why}, false
 		}
 	}
 }

@@ -14,28 +14,38 @@ import (
 
 // phase is where the run actor stands.
 //
-//	          opened                ended
-//	┌───────┐ ──────▶ ┌───────┐ ────────────▶ ┌──────┐  the run is over  ┌──────┐
-//	│opening│         │running│               │ending│ ────────────────▶ │ over │
-//	└───────┘ ─────▶  └───────┘ ────────────▶ └──────┘                   └──────┘
-//	    ▲    failed                failed        │ quiet, and not over
-//	    │     ┌───────┐                          │
-//	    └──── │waiting│ ◀────────────────────────┘
-//	    retry └───────┘
+//	           granted            opened              ended             the run is over          given back
+//	┌─────────┐ ─────▶ ┌─────────┐ ────▶ ┌─────────┐ ──────▶ ┌────────┐ ──────────────▶ ┌───────────┐ ──▶ ┌──────┐
+//	│ leasing │        │ opening │       │ running │         │ ending │                 │ releasing │     │ over │
+//	└─────────┘        └─────────┘ ────▶ └─────────┘ ──────▶ └────────┘                 └───────────┘     └──────┘
+//	     ▲  │ failed      ▲       failed              failed    │ quiet, and not over
+//	     │  └───────────┐ │                                     │
+//	     │              ▼ │ retry, the lease is held            │
+//	     │         ┌─────────┐                                  │
+//	     └──────── │ waiting │ ◀────────────────────────────────┘
+//	        retry  └─────────┘
 //
-//	         opened   failed    ended    quiet            retry     interrupt                  kill
-//	opening  running  ending    -        -                -         ending when opened         ending when opened
-//	running  -        ending    ending   -                -         asks the reader to stop    ending
-//	ending   -        noted     -        waiting or over  -         over when quiet            over when quiet
-//	waiting  -        -         -        -                opening   over                       over
-//	over     -        -         -        -                -         -                          -
+//	           granted  opened   failed   ended   quiet                 retry               interrupt                kill
+//	leasing    opening  -        waiting  -       -                     -                   releasing                over
+//	opening    -        running  ending   -       -                     -                   ending when opened       ending when opened
+//	running    -        -        ending   ending  -                     -                   asks the reader to stop  ending
+//	ending     -        -        noted    -       waiting or releasing  -                   releasing when quiet     over when quiet
+//	waiting    -        -        -        -       -                     leasing or opening  releasing                over
+//	releasing  -        -        over     -       -                     -                   -                        over
+//	over       -        -        -        -       -                     -                   -                        -
+//
+// The lease is taken once and kept over incarnations. When it is lost, the run is over in every phase: nothing more is written, an open
+// incarnation is ended without a last cut, and nothing is given back. Without Fencing, leasing and releasing are passed over.
 type phase uint8
 
 const (
-	opening phase = iota
+	idle phase = iota
+	leasing
+	opening
 	running
 	ending
 	waiting
+	releasing
 	over
 )
 
@@ -44,11 +54,6 @@ type outcome struct {
 	result Result
 	err    error
 }
-
-// cause tells failures apart for MaxFailures: the code, or whether it was a panic or an error where there is none, in one actor. Neither
-// the position nor the text is part of it: a source may cut its batches differently the next time, and a text may hold a port or a time,
-// so that the same failure would never be recognised.
-type cause struct{ actor, what string }
 
 // supervisor is the run actor. It opens an incarnation, is told of its failures, ends it as a whole and opens the next one from the last
 // cut, until the run is over.
@@ -70,6 +75,14 @@ type supervisor struct {
 	// lastEpoch is the epoch of a FINISHED commit that was tried, or 0.
 	lastEpoch uint64
 
+	// lease is the actor of the lease, gen counts those there were. held is the lease that it has; gone: it is lost.
+	lease shell.Ref[toLease]
+	gen   uint64
+	held  *control.Lease
+	gone  bool
+	// broken is a failure from outside an incarnation that is still being opened.
+	broken *Failure
+
 	failures []Failure
 	counts   map[cause]int
 	inRow    int
@@ -89,7 +102,7 @@ type supervisor struct {
 func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 	switch m := m.(type) {
 	case start:
-		s.open()
+		s.open(c)
 		return nil
 	case interrupt:
 		s.interrupt()
@@ -97,8 +110,13 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 	case kill:
 		s.kill()
 		return nil
+	case leaseNews:
+		if s.phase != over && m.inc == s.gen {
+			s.leaseNews(m)
+		}
+		return nil
 	default:
-		if s.phase == over || m.incarnation() != s.cur.number {
+		if s.phase == over || m.incarnation() != s.number() {
 			return nil
 		}
 	}
@@ -115,7 +133,7 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 		s.quiet()
 	case retry:
 		if s.phase == waiting {
-			s.open()
+			s.open(c)
 		}
 	case readBack:
 		s.readBack(m)
@@ -125,7 +143,14 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 
 // Failed ends the incarnation to which the child belongs.
 func (s *supervisor) Failed(_ *shell.Context, f shell.Failed) error {
-	if s.phase == over || f.Incarnation != s.cur.number {
+	if s.phase == over {
+		return nil
+	}
+	if f.Child == s.lease.Address {
+		s.leaseFailed(f.Cause)
+		return nil
+	}
+	if f.Incarnation != s.number() {
 		return nil
 	}
 	failure := Failure{Incarnation: f.Incarnation, Actor: f.Child.Name(), Partition: -1, Cause: f.Cause}
@@ -147,13 +172,26 @@ func (s *supervisor) Stopped(*shell.Context) error {
 	return nil
 }
 
-// open starts the next incarnation: a goroutine restores it and answers with opened.
-func (s *supervisor) open() {
-	number := uint64(1)
-	if s.cur != nil {
-		number = s.cur.number + 1
+// number is that of the incarnation, or 0 before the first.
+func (s *supervisor) number() uint64 {
+	if s.cur == nil {
+		return 0
 	}
-	in := newIncarnation(s.e, number)
+	return s.cur.number
+}
+
+// open starts the next incarnation, once the lease is held.
+func (s *supervisor) open(c *shell.Context) {
+	if s.e.cfg.Fencing == nil || s.held != nil {
+		s.incarnate()
+		return
+	}
+	s.askLease(c)
+}
+
+// incarnate opens an incarnation: a goroutine restores it and answers with opened.
+func (s *supervisor) incarnate() {
+	in := newIncarnation(s.e, s.number()+1)
 	s.cur, s.phase, s.began = in, opening, time.Now()
 	s.e.background.Go(func() {
 		err := protect(in.restore)
@@ -166,6 +204,10 @@ func (s *supervisor) opened(c *shell.Context, err error) {
 	if in.state.Header.RunID != "" {
 		s.know(in.state)
 		s.header, s.all, s.uncertain = in.header, in.partitions, false
+	}
+	if s.broken != nil && !s.stopping() {
+		s.fail(*s.broken)
+		return
 	}
 	switch {
 	case err != nil && codes.Has(err, codes.RunFinished) && s.lastEpoch > 0 && in.state.Epoch == s.lastEpoch:
@@ -186,7 +228,7 @@ func (s *supervisor) opened(c *shell.Context, err error) {
 	s.end()
 }
 
-func (s *supervisor) stopping() bool { return s.interrupted || s.killed }
+func (s *supervisor) stopping() bool { return s.interrupted || s.killed || s.gone }
 
 // know takes a newer state of the journal. Progress forgives what failed before.
 func (s *supervisor) know(state control.RunState) {
@@ -245,122 +287,14 @@ func (s *supervisor) over(err error) {
 	}
 }
 
-// fail notes a failure and ends the incarnation. Only its first failure counts; what follows from it is noise.
-func (s *supervisor) fail(f Failure) {
-	if s.phase != opening && s.phase != running {
-		s.e.log.Debug("failed while ending", "actor", f.Actor, "cause", f.Cause.Error())
-		return
-	}
-	if s.e.ctx.Err() != nil {
-		// Killed: contexts end everywhere, and that is no failure.
-		s.end()
-		return
-	}
-	if s.phase == running && time.Since(s.began) >= s.e.cfg.Backoff.Healthy {
-		s.counts, s.inRow = make(map[cause]int), 0
-	}
-	s.uncertain = s.uncertain || s.phase == running
-	s.failures = append(s.failures, f)
-	if n := len(s.failures); n > maxFailuresKept {
-		s.failures = s.failures[n-maxFailuresKept:]
-	}
-	s.inRow++
-	s.standing = &f
-	key := cause{f.Actor, kindOf(f.Cause)}
-	if s.further() && ofSource(f) {
-		maps.DeleteFunc(s.counts, func(c cause, _ int) bool { return c.what == key.what })
-	}
-	s.counts[key]++
-	switch {
-	case fatal(f.Cause):
-		s.over(f.Cause)
-	case s.counts[key] >= s.e.cfg.MaxFailures:
-		s.over(gaveUp(f, s.counts[key], s.state.Epoch))
-	}
-	s.log(f)
-	s.end()
-}
-
-const maxFailuresKept = 100
-
-// further notes how far the incarnation has read, and says whether that is further than any has before.
-func (s *supervisor) further() bool {
-	n := s.cur.handed.Load()
-	if n <= s.reached {
-		return false
-	}
-	s.reached = n
-	return true
-}
-
-// ofSource says whether the source failed in a way that may pass. When more was read before than ever, such a failure is a new one although
-// nothing is committed yet: a log that fails now and then between two timed commits is slow, not broken. No loop without a commit goes on
-// for ever that way: reading further takes an incarnation to its next commit in the end, and commits that fail are a cause of their own,
-// which this does not forgive.
-func ofSource(f Failure) bool {
-	code := codes.Of(f.Cause)
-	return f.Actor == readerName && kindOf(f.Cause) != panicKind && code != nil && code.Verdict == codes.Retry
-}
-
-func (s *supervisor) log(f Failure) {
-	args := []any{"run", s.e.cfg.RunID, "incarnation", f.Incarnation, "at", f.place(), "code", codeName(f.Cause), "cause", f.Cause.Error(), "epoch", s.state.Epoch}
-	if s.done || s.interrupted {
-		// Run returns it, and who called it reports it.
-		s.e.log.Info("failed; the run ends", args...)
-	} else {
-		s.e.log.Warn("failed; the run goes on from its last commit", append(args, "pause", s.e.cfg.Backoff.Pause(s.inRow))...)
-	}
-	var p *shell.PanicError
-	if errors.As(f.Cause, &p) {
-		s.e.log.Debug("stack", "at", f.place(), "stack", string(p.Stack))
-	}
-}
-
-// fatal says whether trying again gives the same. A panic may have had a passing cause, whatever it carries.
-func fatal(err error) bool {
-	var p *shell.PanicError
-	if errors.As(err, &p) {
-		return false
-	}
-	c := codes.Of(err)
-	return c != nil && c.Verdict != codes.Retry
-}
-
-const panicKind = "panic"
-
-func kindOf(err error) string {
-	var p *shell.PanicError
-	if errors.As(err, &p) {
-		return panicKind
-	}
-	if c := codes.Of(err); c != nil {
-		return c.Name
-	}
-	return "error"
-}
-
-func codeOr(err error, otherwise *codes.Code) *codes.Code {
-	if c := codes.Of(err); c != nil {
-		return c
-	}
-	return otherwise
-}
-
-func gaveUp(f Failure, n int, epoch uint64) error {
-	return codes.New(codeOr(f.Cause, codes.Internal), "%s failed %d times without a commit in between; the run stands at epoch %d, nothing beyond it was published: %w", f.place(), n, epoch, f.Cause)
-}
-
-// interruptedAfter is the end of a run that was interrupted while a failure stood. It does not wrap ErrInterrupted, which promises that
-// everything processed is committed.
-func interruptedAfter(f Failure, epoch uint64) error {
-	return codes.New(codeOr(f.Cause, codes.Internal), "%s failed, and the run was interrupted before anything was committed again; what the journal holds "+
-		"up to epoch %d stays, and the run can be resumed from there: %w", f.place(), epoch, f.Cause)
-}
-
 // end stops the incarnation; quiet tells when it has ended.
 func (s *supervisor) end() {
+	if s.phase == leasing {
+		s.quiet() // there is none
+		return
+	}
 	in := s.cur
-	s.phase = ending
+	s.phase, s.broken = ending, nil
 	s.e.background.Go(func() {
 		in.end()
 		shell.Send(s.e.run, toRun(quiet{in.stamp()}))
@@ -374,13 +308,13 @@ func (s *supervisor) quiet() {
 	s.further()
 	s.settleStop()
 	switch {
-	case s.done && s.uncertain && !s.killed:
+	case s.done && s.uncertain && !s.killed && !s.gone:
 		s.askBack()
 	case s.done:
 		s.finish()
 	default:
 		s.phase = waiting
-		s.timer = after(s.e.cfg.Backoff.Pause(max(s.inRow, 1)), s.e.run, toRun(retry{s.cur.stamp()}))
+		s.timer = after(s.e.cfg.Backoff.Pause(max(s.inRow, 1)), s.e.run, toRun(retry{stamp{s.number()}}))
 	}
 }
 
@@ -400,8 +334,12 @@ func (s *supervisor) askBack() {
 	s.phase, s.uncertain = ending, false
 	s.e.background.Go(func() {
 		m := readBack{stamp: in.stamp()}
-		m.err = protect(func() (err error) {
-			m.state, err = s.e.cfg.Journal.OpenRun(s.e.ctx, s.header)
+		m.err = protect(func() error {
+			journal, err := s.e.journal()
+			if err != nil {
+				return err
+			}
+			m.state, err = journal.OpenRun(s.e.effects, s.header)
 			return err
 		})
 		shell.Send(s.e.run, toRun(m))
@@ -425,9 +363,9 @@ func (s *supervisor) interrupt() {
 		s.cur.cancel()
 	case running:
 		shell.Send(s.cur.reader, toReader(stopIntake{s.cur.stamp()}))
-	case waiting:
+	case leasing, waiting:
 		s.quiet()
-	case ending, over:
+	case idle, ending, releasing, over:
 	}
 }
 
@@ -438,13 +376,34 @@ func (s *supervisor) kill() {
 		s.cur.cancel()
 	case running:
 		s.end()
-	case waiting:
+	case leasing, waiting:
 		s.quiet()
-	case ending, over:
+	case releasing:
+		s.close()
+	case idle, ending, over:
 	}
 }
 
+// finish is the end of what the run does. What is left is to give the lease back.
 func (s *supervisor) finish() {
+	lease := s.e.lease.Load()
+	switch {
+	case s.killed || s.gone || s.lease.IsZero() && lease == nil:
+		s.close()
+	case s.lease.IsZero():
+		// Its actor has failed.
+		s.phase = releasing
+		s.e.background.Go(func() {
+			err := s.e.release(*lease)
+			shell.Send(s.e.run, toRun(leaseNews{stamp: stamp{s.gen}, lease: *lease, err: err, ended: true}))
+		})
+	default:
+		s.phase = releasing
+		shell.Send(s.lease, toLease(endLease{}))
+	}
+}
+
+func (s *supervisor) close() {
 	s.phase = over
 	if errors.Is(s.stop, ErrInterrupted) && s.standing != nil {
 		s.stop = interruptedAfter(*s.standing, s.state.Epoch)
@@ -454,7 +413,7 @@ func (s *supervisor) finish() {
 
 func (s *supervisor) result() Result {
 	r := resultOf(s.state, s.all)
-	r.Incarnations = int(s.cur.number)
+	r.Incarnations = int(s.number())
 	r.Failures = append([]Failure(nil), s.failures...)
 	return r
 }
@@ -467,5 +426,6 @@ func newSupervisor(e *engine, out chan<- outcome, publish func(Result)) *supervi
 func newEngine(ctx context.Context, cfg Config) *engine {
 	e := &engine{cfg: cfg, log: cfg.Logger, background: new(sync.WaitGroup)}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	e.effects, e.revoke = context.WithCancelCause(e.ctx)
 	return e
 }
