@@ -28,8 +28,9 @@ type contestant struct {
 }
 
 // duel reports the rate of each, in units a second, and the ratio of the first to every other: the median over the rounds. A round is
-// several short turns of each, so that a disk that is slow for a while is slow for all.
-func duel(b *testing.B, workers, turns int, turn time.Duration, units float64, all ...contestant) {
+// several short turns of each, so that a disk that is slow for a while is slow for all. It returns
+// the number of calls.
+func duel(b *testing.B, workers, turns int, turn time.Duration, units float64, all ...contestant) (called int64) {
 	b.Helper()
 	rates := make([][]float64, len(all))
 	var calls atomic.Int64
@@ -58,6 +59,7 @@ func duel(b *testing.B, workers, turns int, turn time.Duration, units float64, a
 			b.ReportMetric(median(ratios), "×"+c.name)
 		}
 	}
+	return calls.Load()
 }
 
 func rate(b *testing.B, workers int, each time.Duration, calls *atomic.Int64, work func(ctx context.Context, worker, n int) error) float64 {
@@ -100,25 +102,33 @@ func bare(b *testing.B, s *Store, n int) []*pgx.Conn {
 	return out
 }
 
-// A fenced effect of one row (an event is delivered), beside a bare update of one row, and beside the same effect in four round trips.
+// A fenced effect of one row (an event is delivered), beside a bare update of one row, and beside the same effect in four round trips. With
+// lease=own every connection acts under a lease of its own, as workers on runs of their own do; with lease=shared all act under one, whose row
+// then is locked by several at once.
 func BenchmarkFencedEffect(b *testing.B) {
-	for _, workers := range []int{1, 8} {
-		b.Run(fmt.Sprintf("connections=%d", workers), func(b *testing.B) {
+	for _, c := range []struct {
+		workers int
+		lease   string
+	}{{1, "own"}, {8, "own"}, {8, "shared"}} {
+		b.Run(fmt.Sprintf("connections=%d/lease=%s", c.workers, c.lease), func(b *testing.B) {
 			db := place(b)
 			s := open(b, db, Config{TTL: time.Minute})
-			conns, super := bare(b, s, workers), pgtest.Connect(b, db.Super)
-			const events = 1 << 16
-			run(b, super, `INSERT INTO weir.outbox (kind, run_id, created) SELECT 'k', 'r', now() FROM generate_series(1, $1)`, events)
+			conns, super := bare(b, s, c.workers), pgtest.Connect(b, db.Super)
+			const events = 1 << 19 // more than there are calls, so that every call finds a row to change
+			run(b, super, `INSERT INTO weir.outbox (kind, run_id, created) SELECT 'k', 'r' || n % 1000, now() FROM generate_series(1, $1) n`, events)
 			run(b, super, `VACUUM ANALYZE weir.outbox`)
-			leases := make([]control.Lease, workers)
+			leases := make([]control.Lease, c.workers)
 			for w := range leases {
-				l, err := s.Acquire(b.Context(), fmt.Sprint("job", w), "a", time.Hour)
+				name := fmt.Sprint("job", w)
+				if c.lease == "shared" {
+					name = "job"
+				}
+				l, err := s.Acquire(b.Context(), name, "a", time.Hour)
 				if err != nil {
 					b.Fatal(err)
 				}
 				leases[w] = l
 			}
-			id := func(n int) int64 { return int64(n%events) + 1 }
 			const update = `UPDATE weir.outbox SET delivered = clock_timestamp() WHERE id = $1`
 			four := func(ctx context.Context, w, n int) error {
 				conn := conns[w]
@@ -128,30 +138,31 @@ func BenchmarkFencedEffect(b *testing.B) {
 				if _, err := conn.Exec(ctx, `SELECT weir.hold($1, 'a', $2)`, leases[w].Name, int64(leases[w].Token)); err != nil {
 					return err
 				}
-				if _, err := conn.Exec(ctx, update, id(n)); err != nil {
+				if _, err := conn.Exec(ctx, update, int64(n)); err != nil {
 					return err
 				}
 				_, err := conn.Exec(ctx, "COMMIT")
 				return err
 			}
 			for b.Loop() {
-				duel(b, workers, 6, 40*time.Millisecond, 1,
+				calls := duel(b, c.workers, 6, 40*time.Millisecond, 1,
 					contestant{"fenced", func(ctx context.Context, w, n int) error {
-						return s.Fenced(ctx, leases[w], deliverAgain(id(n)))
+						return s.Fenced(ctx, leases[w], control.Deliver{EventIDs: []int64{int64(n)}})
 					}},
 					contestant{"bare", func(ctx context.Context, w, n int) error {
-						_, err := conns[w].Exec(ctx, update, id(n))
+						_, err := conns[w].Exec(ctx, update, int64(n))
 						return err
 					}},
 					contestant{"four", four})
-				run(b, super, `UPDATE weir.outbox SET delivered = NULL`)
+				if n := one[int64](b, super, `SELECT count(*) FROM weir.outbox WHERE delivered IS NOT NULL`); n != calls {
+					b.Fatalf("%d events are delivered after %d calls", n, calls)
+				}
+				run(b, super, `UPDATE weir.outbox SET delivered = NULL WHERE delivered IS NOT NULL`)
+				run(b, super, `VACUUM ANALYZE weir.outbox`)
 			}
 		})
 	}
 }
-
-// deliverAgain delivers an event. Ids come round after 65,536 calls; then the row is delivered already, and nothing is written.
-func deliverAgain(id int64) control.Effect { return control.Deliver{EventIDs: []int64{id}} }
 
 // Publish-if-absent beside a bare insert of the same rows into a table of the same shape: by unnest, and by COPY.
 func BenchmarkPublish(b *testing.B) {

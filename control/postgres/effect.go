@@ -32,21 +32,28 @@ func (s *Store) Fenced(ctx context.Context, l control.Lease, effects ...control.
 	if err := control.CheckEffects(l, effects); err != nil {
 		return err
 	}
-	c := newCall(effects, s.cfg.BulkRows)
+	var c *call
 	var moved []string
+	plain := s.lockMillis(l.TTL) == "" // a shorter time-out can only be set by the function
 	err := s.write(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		switch {
-		case c.staged != nil:
-			return s.fencedCopied(ctx, conn, l, c, &moved)
-		case len(c.kinds) == 1 && c.kinds[0] == kindDeliver && s.lockMillis(l.TTL) == "":
-			if done, err := delivered(ctx, conn, l, c.events); done || err != nil {
+		if c == nil && plain {
+			if done, err := lone(ctx, conn, l, effects); done || err != nil {
 				return err
 			}
+		}
+		if c == nil {
+			c = newCall(effects, s.cfg.BulkRows)
+		}
+		if c.staged != nil {
+			return s.fencedCopied(ctx, conn, l, c, &moved)
 		}
 		return conn.QueryRow(ctx, callFenced, c.args(l, s.lockMillis(l.TTL))...).Scan(&moved)
 	})
 	if err != nil {
 		return s.fail(ctx, fmt.Sprintf("effects under lease %q", l.Name), refusal(err, l))
+	}
+	if c == nil {
+		return nil
 	}
 	for i, to := range c.moved {
 		if to != nil {
@@ -154,30 +161,6 @@ func some[T any](list []T) []T {
 		return []T{}
 	}
 	return list
-}
-
-// deliverOnly is fenced for the commonest effect, which the planner makes cheaper than a function. l locks; ok reads the clock on what was
-// locked, after any wait; nothing is changed unless ok has a row.
-const deliverOnly = `WITH l AS MATERIALIZED (SELECT owner, fence_token, until FROM weir.leases WHERE name = $1 FOR KEY SHARE),
-	ok AS MATERIALIZED (SELECT FROM l WHERE owner = $2 AND fence_token = $3 AND until > clock_timestamp()),
-	u AS (UPDATE weir.outbox SET delivered = clock_timestamp() WHERE id = ANY ($4) AND delivered IS NULL AND EXISTS (SELECT FROM ok) RETURNING 1)
-	SELECT (SELECT count(*) FROM ok), (SELECT count(*) FROM u)`
-
-const deliverOne = `WITH l AS MATERIALIZED (SELECT owner, fence_token, until FROM weir.leases WHERE name = $1 FOR KEY SHARE),
-	ok AS MATERIALIZED (SELECT FROM l WHERE owner = $2 AND fence_token = $3 AND until > clock_timestamp()),
-	u AS (UPDATE weir.outbox SET delivered = clock_timestamp() WHERE id = $4 AND delivered IS NULL AND EXISTS (SELECT FROM ok) RETURNING 1)
-	SELECT (SELECT count(*) FROM ok), (SELECT count(*) FROM u)`
-
-// delivered does that. done is false when something is out of the ordinary (the lease is lost, an event is delivered already or missing); then
-// the function fenced explains it.
-func delivered(ctx context.Context, conn *pgx.Conn, l control.Lease, ids []int64) (done bool, err error) {
-	query, arg := deliverOnly, any(ids)
-	if len(ids) == 1 {
-		query, arg = deliverOne, ids[0]
-	}
-	var ok, n int
-	err = conn.QueryRow(ctx, query, l.Name, l.Owner, int64(l.Token), arg).Scan(&ok, &n)
-	return ok == 1 && n == len(ids), err
 }
 
 const createStaged = `CREATE TEMPORARY TABLE IF NOT EXISTS weir_staged (key text COLLATE "C" NOT NULL, value bytea NOT NULL, digest bytea NOT NULL, run_id text COLLATE "C" NOT NULL) ON COMMIT DELETE ROWS`
