@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -23,12 +24,12 @@ const (
 )
 
 const (
-	updateJournal = `UPDATE weir.journal SET status = $3, epoch = $4, watermark = $5, committed = clock_timestamp() WHERE id = $1 AND epoch = $2 AND status = 'OPEN'`
+	updateJournal = `UPDATE weir.journal SET status = $3, epoch = $4, watermark = $5, fence = $6, committed = clock_timestamp() WHERE id = $1 AND epoch = $2 AND status = 'OPEN'`
 	updateCut     = `UPDATE weir.checkpoints SET epoch = $3, next = $4, watermark = $5, finished = $6, records = $7, consumed = $8, filtered = $9, omitted = $10, duplicates = $11, late = $12,
 		future = $13, outputs = $14 WHERE run = $1 AND partition = $2`
 	deleteBlobs = `DELETE FROM weir.checkpoint_blobs WHERE run = $1 AND partition = $2 AND name = ANY ($3)`
-	putBlobs    = `INSERT INTO weir.checkpoint_blobs (run, partition, name, data) SELECT $1, $2, b.name, b.data FROM unnest($3::bytea[], $4::bytea[]) AS b (name, data)
-		ON CONFLICT (run, partition, name) DO UPDATE SET data = excluded.data`
+	putBlobs    = `INSERT INTO weir.checkpoint_blobs (run, partition, name, data, digest) SELECT $1, $2, b.* FROM unnest($3::bytea[], $4::bytea[], $5::bytea[]) AS b
+		ON CONFLICT (run, partition, name) DO UPDATE SET data = excluded.data, digest = excluded.digest`
 	insertOutput = `INSERT INTO weir.journal_outputs (run, partition, epoch, part, parts, rows, first, last, data) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 	insertAside  = `INSERT INTO weir.quarantine (run, partition, epoch, position, n, reason, detail, event_id, event_time, key, value)
 		SELECT $1, $2, $3, q.* FROM unnest($4::bytea[], $5::int[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bytea[], $11::bytea[]) AS q`
@@ -41,16 +42,24 @@ func (s *Store) Commit(ctx context.Context, c control.Commit) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
+	return s.commitUnder(ctx, nil, c)
+}
+
+// commitUnder commits under a lease, or with nil under none.
+func (s *Store) commitUnder(ctx context.Context, l *control.Lease, c control.Commit) error {
 	if err := s.fits(c); err != nil {
 		return err
 	}
 	err := s.write(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		err := s.commit(ctx, conn, c)
+		err := s.commit(ctx, conn, l, c)
 		if err != nil {
 			endTransaction(ctx, conn)
 		}
 		return err
 	})
+	if l != nil {
+		err = refusal(err, *l)
+	}
 	return s.fail(ctx, fmt.Sprintf("commit of epoch %d of run %q", c.Epoch, c.RunID), err)
 }
 
@@ -75,38 +84,45 @@ func quarantineSize(q *partitions.Quarantined) int {
 	return len(q.Key) + len(q.Value) + len(q.Detail) + len(q.EventID)
 }
 
-func (s *Store) commit(ctx context.Context, conn *pgx.Conn, c control.Commit) error {
-	row, cuts, err := s.begin(ctx, conn, c)
+func (s *Store) commit(ctx context.Context, conn *pgx.Conn, l *control.Lease, c control.Commit) error {
+	row, cuts, err := s.begin(ctx, conn, l, c)
 	if err != nil {
 		return err
 	}
-	if err := check(row, cuts, c); err != nil {
+	if err := s.step("locked", conn); err != nil {
 		return err
 	}
-	f := &flush{s: s, ctx: ctx, conn: conn, run: row.id, epoch: int64(c.Epoch)}
-	f.queue(updateJournal, 0, row.id, int64(c.Epoch)-1, string(c.Status), int64(c.Epoch), int64(c.Watermark))
+	var token control.FenceToken
+	if l != nil {
+		token = l.Token
+	}
+	if err := check(row, cuts, c, token); err != nil {
+		return err
+	}
+	f := &flush{s: s, ctx: ctx, conn: conn, batch: &pgx.Batch{}, run: row.id, epoch: int64(c.Epoch)}
+	f.queue(updateJournal, 0, row.id, int64(c.Epoch)-1, string(c.Status), int64(c.Epoch), int64(c.Watermark), int64(token))
 	for i := range c.Partitions {
 		if err := f.partition(&c.Partitions[i]); err != nil {
 			return err
 		}
 	}
-	f.batch.Queue("COMMIT")
+	commits(f.batch)
 	if err := s.step("commit", conn); err != nil {
 		return err
 	}
 	return f.send()
 }
 
-// begin opens the transaction, locks the run and reads what the commit will be compared with.
-func (s *Store) begin(ctx context.Context, conn *pgx.Conn, c control.Commit) (row journalRow, cuts map[int32]partitions.Cut, err error) {
+// begin opens the transaction, locks the lease and the run, and reads what the commit will be compared with.
+func (s *Store) begin(ctx context.Context, conn *pgx.Conn, l *control.Lease, c control.Commit) (row journalRow, cuts map[int32]partitions.Cut, err error) {
 	var ps []int32
 	for i := range c.Partitions {
 		ps = append(ps, c.Partitions[i].Cut.Partition)
 	}
 	cuts = map[int32]partitions.Cut{}
 	b := &pgx.Batch{}
-	b.Queue("BEGIN")
-	b.Queue(selectJournal+` WHERE run_id = $1 FOR UPDATE`, text(c.RunID)).QueryRow(func(r pgx.Row) (err error) {
+	s.begins(b, l)
+	b.Queue(selectJournal+` WHERE run_id = $1 FOR NO KEY UPDATE`, text(c.RunID)).QueryRow(func(r pgx.Row) (err error) {
 		row, err = scanJournal(r)
 		return noRun(err, c.RunID)
 	})
@@ -124,7 +140,10 @@ func (s *Store) begin(ctx context.Context, conn *pgx.Conn, c control.Commit) (ro
 }
 
 // check applies the rules of a commit.
-func check(row journalRow, cuts map[int32]partitions.Cut, c control.Commit) error {
+func check(row journalRow, cuts map[int32]partitions.Cut, c control.Commit, token control.FenceToken) error {
+	if err := control.CheckFence(c.RunID, row.fence, token); err != nil {
+		return err
+	}
 	if err := control.CheckCommit(row.info.Status, row.info.Epoch, c); err != nil {
 		return err
 	}
@@ -149,7 +168,7 @@ type flush struct {
 	s     *Store
 	ctx   context.Context
 	conn  *pgx.Conn
-	batch pgx.Batch
+	batch *pgx.Batch
 	size  int
 	// run and epoch that are written.
 	run, epoch int64
@@ -173,8 +192,8 @@ func (f *flush) room() error {
 }
 
 func (f *flush) send() error {
-	err := f.conn.SendBatch(f.ctx, &f.batch).Close()
-	f.batch, f.size = pgx.Batch{}, 0
+	err := f.conn.SendBatch(f.ctx, f.batch).Close()
+	*f.batch, f.size = pgx.Batch{}, 0
 	return err
 }
 
@@ -192,11 +211,14 @@ func (f *flush) partition(p *control.PartitionCommit) error {
 	if err := f.decisions(p.Cut.Partition, p.Decisions); err != nil {
 		return err
 	}
-	cut := &p.Cut
+	f.cut(&p.Cut)
+	return nil
+}
+
+func (f *flush) cut(cut *partitions.Cut) {
 	c := &cut.Counts
 	f.queue(updateCut, 0, f.run, cut.Partition, f.epoch, positionBytes(cut.Next), int64(cut.Watermark), cut.Finished,
 		c.Records, c.Consumed, c.Filtered, c.Omitted, c.Duplicates, c.Late, c.Future, c.Outputs)
-	return nil
 }
 
 func positionBytes(p record.Position) []byte {
@@ -217,27 +239,45 @@ func (f *flush) blobs(cut *partitions.Cut) error {
 	for i, b := range cut.Put {
 		last[b.Name] = i
 	}
-	var names, data [][]byte
-	size := 0
-	put := func() error {
-		if len(names) > 0 {
-			f.queue(putBlobs, size, f.run, cut.Partition, names, data)
-		}
-		names, data, size = nil, nil, 0
-		return f.room()
-	}
+	puts := f.puts(cut.Partition)
 	for i, b := range cut.Put {
 		if last[b.Name] != i {
 			continue
 		}
-		names, data = append(names, []byte(b.Name)), append(data, notNil(b.Data))
-		if size += len(b.Data); size >= maxFlush || len(names) == maxRows {
-			if err := put(); err != nil {
-				return err
-			}
+		if err := puts.add(b); err != nil {
+			return err
 		}
 	}
-	return put()
+	return puts.end()
+}
+
+// puts gathers state blobs of a partition for one statement. Two of one name must not meet in it.
+type puts struct {
+	f                    *flush
+	partition            int32
+	names, data, digests [][]byte
+	size                 int
+}
+
+func (f *flush) puts(partition int32) *puts { return &puts{f: f, partition: partition} }
+
+// add gathers a blob, whose data must stay as it is until it is sent.
+func (p *puts) add(b partitions.StateBlob) error {
+	digest := sha256.Sum256(b.Data)
+	p.names, p.data, p.digests = append(p.names, []byte(b.Name)), append(p.data, notNil(b.Data)), append(p.digests, digest[:])
+	if p.size += len(b.Data); p.size >= maxFlush || len(p.names) == maxRows {
+		return p.end()
+	}
+	return nil
+}
+
+// end queues what was gathered.
+func (p *puts) end() error {
+	if len(p.names) > 0 {
+		p.f.queue(putBlobs, p.size, p.f.run, p.partition, p.names, p.data, p.digests)
+	}
+	p.names, p.data, p.digests, p.size = nil, nil, nil, 0
+	return p.f.room()
 }
 
 // notNil makes an empty value out of a missing one: nil would become NULL.

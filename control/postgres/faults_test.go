@@ -20,7 +20,10 @@ import (
 	"github.com/weirstream/weir/internal/pgtest"
 )
 
-// killer ends the connection of a store at the n-th step of a write.
+// victim is the application name of a store whose connections a killer ends.
+const victim = "weir-victim"
+
+// killer ends the connections of a store at the n-th step of a write.
 type killer struct {
 	t     *testing.T
 	super *pgx.Conn
@@ -28,14 +31,19 @@ type killer struct {
 	step  string
 }
 
-func (k *killer) hook(step string, pid uint32) error {
+func (k *killer) hook(step string) error {
 	if k.left.Add(-1) != 0 {
 		return nil
 	}
 	k.step = step
-	run(k.t, k.super, `SELECT pg_terminate_backend($1)`, int(pid))
-	until(k.t, k.super, 0, `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`, int(pid))
+	k.kill()
 	return nil
+}
+
+func (k *killer) kill() {
+	const those = ` FROM pg_stat_activity WHERE datname = current_database() AND application_name = '` + victim + `'`
+	run(k.t, k.super, `SELECT pg_terminate_backend(pid)`+those)
+	until(k.t, k.super, 0, `SELECT count(*)`+those)
 }
 
 // A connection that is killed before or after any statement leaves everything of a write or nothing, and the store goes on with another one.
@@ -43,7 +51,7 @@ func TestKilledAtEveryStatement(t *testing.T) {
 	t.Parallel()
 	db := place(t)
 	k := &killer{t: t, super: pgtest.Connect(t, db.Super)}
-	s := open(t, db, Config{hook: k.hook, BulkRows: 2})
+	s := open(t, db, Config{Hook: k.hook, BulkRows: 2, ApplicationName: victim})
 	n := 0
 	// each case makes a write whose outcome stands tells; it is 0 or 1.
 	for name, c := range map[string]func() (write func() error, stands func() int){
@@ -134,7 +142,7 @@ func TestJournalKilledAtEveryStatement(t *testing.T) {
 	t.Parallel()
 	db := place(t)
 	k := &killer{t: t, super: pgtest.Connect(t, db.Super)}
-	s := open(t, db, Config{hook: k.hook})
+	s := open(t, db, Config{Hook: k.hook, ApplicationName: victim})
 	w := controltest.Workload{Seed: 5, RunID: "run", Partitions: 2, Rows: 10, Blob: 3 << 20}
 	if _, err := s.OpenRun(t.Context(), w.Header()); err != nil {
 		t.Fatal(err)
@@ -159,7 +167,7 @@ func TestJournalKilledAtEveryStatement(t *testing.T) {
 		steps[k.step] = true
 		epoch = stands
 	}
-	for _, step := range []string{"begin", "commit", "committed"} {
+	for _, step := range []string{"begin", "locked", "commit", "committed"} {
 		if !steps[step] {
 			t.Errorf("no kill at %q", step)
 		}
@@ -197,7 +205,7 @@ func TestLostAnswerToCommit(t *testing.T) {
 	db := place(t)
 	cut := &cutter{}
 	var armAt string
-	s := open(t, db, Config{dial: cut.dial, BulkRows: 100, hook: func(step string, _ uint32) error {
+	s := open(t, db, Config{dial: cut.dial, BulkRows: 100, Hook: func(step string) error {
 		if step == armAt {
 			cut.armed.Store(true)
 		}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -14,10 +13,10 @@ import (
 )
 
 const (
-	selectJournal = `SELECT id, run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, created, committed FROM weir.journal`
+	selectJournal = `SELECT id, run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, fence, created, committed FROM weir.journal`
 	selectCuts    = `SELECT partition, epoch, next, watermark, finished, records, consumed, filtered, omitted, duplicates, late, future, outputs FROM weir.checkpoints`
-	insertJournal = `INSERT INTO weir.journal (run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, created)
-		VALUES ($1, $2, $3, $4, $5, 'OPEN', 0, $6, clock_timestamp()) ON CONFLICT (run_id) DO NOTHING`
+	insertJournal = `INSERT INTO weir.journal (run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, fence, created)
+		VALUES ($1, $2, $3, $4, $5, 'OPEN', 0, $6, $7, clock_timestamp()) ON CONFLICT (run_id) DO NOTHING`
 	insertCuts = `INSERT INTO weir.checkpoints (run, partition, epoch, next, watermark, finished, records, consumed, filtered, omitted, duplicates, late, future, outputs)
 		SELECT $1, p, 0, $3, $4, false, 0, 0, 0, 0, 0, 0, 0, 0 FROM unnest($2::int[]) AS p`
 )
@@ -27,6 +26,7 @@ type journalRow struct {
 	id     int64
 	header control.RunHeader
 	info   control.RunInfo
+	fence  control.FenceToken
 }
 
 func scanJournal(row pgx.Row) (r journalRow, err error) {
@@ -34,7 +34,7 @@ func scanJournal(row pgx.Row) (r journalRow, err error) {
 	var epoch int64
 	committed := pgxTime{}
 	var fingerprint, source, sourceID, group []byte
-	err = row.Scan(&r.id, &h.RunID, &fingerprint, &source, &sourceID, &group, &r.info.Status, &epoch, &r.info.Watermark, &r.info.Created, &committed)
+	err = row.Scan(&r.id, &h.RunID, &fingerprint, &source, &sourceID, &group, &r.info.Status, &epoch, &r.info.Watermark, &r.fence, &r.info.Created, &committed)
 	h.Fingerprint, h.Source, h.SourceID, h.Group = string(fingerprint), string(source), string(sourceID), string(group)
 	r.info.Epoch, r.info.Committed = uint64(epoch), committed.t
 	return r, err
@@ -58,7 +58,7 @@ func scanCut(row pgx.Row) (r cutRow, err error) {
 
 // state of a run under the header that stands.
 func (r *journalRow) state(h control.RunHeader, cuts []cutRow) control.RunState {
-	state := control.RunState{Header: h, Status: r.info.Status, Epoch: r.info.Epoch, Watermark: r.info.Watermark, Cuts: map[int32]partitions.Cut{}}
+	state := control.RunState{Header: h, Status: r.info.Status, Epoch: r.info.Epoch, Watermark: r.info.Watermark, Fence: r.fence, Cuts: map[int32]partitions.Cut{}}
 	for i := range cuts {
 		if cuts[i].epoch > 0 {
 			state.Cuts[cuts[i].cut.Partition] = cuts[i].cut
@@ -69,46 +69,46 @@ func (r *journalRow) state(h control.RunHeader, cuts []cutRow) control.RunState 
 
 // OpenRun is control.Journal's. It locks the run's row, so it waits for a commit that is under way and sees it: what it returns decides about
 // an epoch whose answer was lost.
-func (s *Store) OpenRun(ctx context.Context, h control.RunHeader) (state control.RunState, err error) {
+func (s *Store) OpenRun(ctx context.Context, h control.RunHeader) (control.RunState, error) {
 	if err := h.Validate(); err != nil {
-		return state, err
+		return control.RunState{}, err
+	}
+	return s.openRun(ctx, nil, h)
+}
+
+// openRun opens under a lease, or with nil under none.
+func (s *Store) openRun(ctx context.Context, l *control.Lease, h control.RunHeader) (state control.RunState, err error) {
+	var token control.FenceToken
+	if l != nil {
+		token = l.Token
 	}
 	err = s.write(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return s.transaction(ctx, conn, func(tx pgx.Tx) (err error) {
-			state, err = openRun(ctx, tx, h)
+		return s.transaction(ctx, conn, l, func(last *pgx.Batch) (err error) {
+			state, err = openRun(ctx, conn, last, h, token)
 			return err
 		})
 	})
+	if l != nil {
+		err = refusal(err, *l)
+	}
 	if err != nil && !codes.Has(err, codes.RunFinished) {
 		return control.RunState{}, s.fail(ctx, "open run", err)
 	}
-	return state, unjoined(err)
+	return state, err
 }
 
-// unjoined takes the refusal out of what transaction joined to it.
-func unjoined(err error) error {
-	var e *codes.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return err
-}
-
-func openRun(ctx context.Context, tx pgx.Tx, h control.RunHeader) (control.RunState, error) {
-	row, err := lockRun(ctx, tx, h.RunID)
+func openRun(ctx context.Context, conn *pgx.Conn, last *pgx.Batch, h control.RunHeader, token control.FenceToken) (control.RunState, error) {
+	row, err := lockRun(ctx, conn, h.RunID)
 	if codes.Has(err, codes.RunUnknown) {
-		row, err = createRun(ctx, tx, h)
+		row, err = createRun(ctx, conn, h, token)
+	}
+	if err == nil {
+		err = control.CheckFence(h.RunID, row.fence, token)
 	}
 	if err != nil {
 		return control.RunState{}, err
 	}
-	var cuts []cutRow
-	err = each(ctx, tx, selectCuts+` WHERE run = $1 ORDER BY partition`, []any{row.id}, func(rows pgx.Rows) error {
-		c, err := scanCut(rows)
-		cuts = append(cuts, c)
-		row.header.Partitions = append(row.header.Partitions, c.cut.Partition)
-		return err
-	})
+	cuts, err := row.cuts(ctx, conn)
 	if err != nil {
 		return control.RunState{}, err
 	}
@@ -116,43 +116,52 @@ func openRun(ctx context.Context, tx pgx.Tx, h control.RunHeader) (control.RunSt
 	if err != nil {
 		return row.state(row.header, cuts), err // OpenRun keeps the state beside RunFinished only
 	}
-	if len(added) > 0 || stands.SourceID != row.header.SourceID || stands.Group != row.header.Group {
-		_, err := tx.Exec(ctx, `UPDATE weir.journal SET source_id = $2, source_group = $3 WHERE id = $1`, row.id, []byte(stands.SourceID), []byte(stands.Group))
-		if err == nil {
-			err = addCuts(ctx, tx, row.id, added)
-		}
-		if err != nil {
-			return control.RunState{}, err
-		}
+	if len(added) > 0 || stands.SourceID != row.header.SourceID || stands.Group != row.header.Group || token != row.fence {
+		last.Queue(`UPDATE weir.journal SET source_id = $2, source_group = $3, fence = $4 WHERE id = $1`, row.id, []byte(stands.SourceID), []byte(stands.Group), int64(token))
+		addCuts(last, row.id, added)
 	}
+	row.fence = token
 	return row.state(stands, cuts), nil
 }
 
-func lockRun(ctx context.Context, tx pgx.Tx, runID string) (journalRow, error) {
-	row, err := scanJournal(tx.QueryRow(ctx, selectJournal+` WHERE run_id = $1 FOR UPDATE`, runID))
+// cuts reads the rows of the run's partitions, and completes its header with them.
+func (r *journalRow) cuts(ctx context.Context, q querier) (cuts []cutRow, err error) {
+	r.header.Partitions = nil
+	err = each(ctx, q, selectCuts+` WHERE run = $1 ORDER BY partition`, []any{r.id}, func(rows pgx.Rows) error {
+		c, err := scanCut(rows)
+		cuts = append(cuts, c)
+		r.header.Partitions = append(r.header.Partitions, c.cut.Partition)
+		return err
+	})
+	return cuts, err
+}
+
+// lockRun locks a run against whoever else writes it. What only refers to it, such as a pointer, does not wait.
+func lockRun(ctx context.Context, q querier, runID string) (journalRow, error) {
+	row, err := scanJournal(q.QueryRow(ctx, selectJournal+` WHERE run_id = $1 FOR NO KEY UPDATE`, runID))
 	return row, noRun(err, runID)
 }
 
 // createRun adds a run, unless another has done so meanwhile.
-func createRun(ctx context.Context, tx pgx.Tx, h control.RunHeader) (journalRow, error) {
-	tag, err := tx.Exec(ctx, insertJournal, h.RunID, []byte(h.Fingerprint), []byte(h.Source), []byte(h.SourceID), []byte(h.Group), int64(record.NoTime))
+func createRun(ctx context.Context, conn *pgx.Conn, h control.RunHeader, token control.FenceToken) (journalRow, error) {
+	tag, err := conn.Exec(ctx, insertJournal, h.RunID, []byte(h.Fingerprint), []byte(h.Source), []byte(h.SourceID), []byte(h.Group), int64(record.NoTime), int64(token))
 	if err != nil {
 		return journalRow{}, err
 	}
-	row, err := lockRun(ctx, tx, h.RunID)
+	row, err := lockRun(ctx, conn, h.RunID)
 	if err == nil && tag.RowsAffected() == 1 {
-		err = addCuts(ctx, tx, row.id, h.Partitions)
+		b := &pgx.Batch{}
+		addCuts(b, row.id, h.Partitions)
+		err = conn.SendBatch(ctx, b).Close()
 	}
 	return row, err
 }
 
-func addCuts(ctx context.Context, tx pgx.Tx, run int64, ps []int32) error {
+func addCuts(b *pgx.Batch, run int64, ps []int32) {
 	if len(ps) == 0 {
-		return nil
+		return
 	}
-	zero, _ := record.Position{}.AppendBinary(nil) // its error is always nil
-	_, err := tx.Exec(ctx, insertCuts, run, ps, zero, int64(record.NoTime))
-	return err
+	b.Queue(insertCuts, run, ps, positionBytes(record.Position{}), int64(record.NoTime))
 }
 
 // Runs is control.RunLister's.

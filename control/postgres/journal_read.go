@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -31,14 +33,28 @@ var _ control.Journal = (*Store)(nil)
 // LoadBlobs is control.Journal's.
 func (s *Store) LoadBlobs(ctx context.Context, runID string, partition int32, fn func(partitions.StateBlob) error) error {
 	return s.reading(ctx, "state", runID, &partition, func(tx pgx.Tx, run int64, give func(error) error) error {
-		return each(ctx, tx, `SELECT name, data FROM weir.checkpoint_blobs WHERE run = $1 AND partition = $2 ORDER BY name`, []any{run, partition}, func(rows pgx.Rows) error {
-			var name, data pgtype.DriverBytes
-			if err := rows.Scan(&name, &data); err != nil {
+		return each(ctx, tx, selectState+` ORDER BY name`, []any{run, partition}, func(rows pgx.Rows) error {
+			b, err := s.scanState(rows, runID, partition)
+			if err != nil {
 				return err
 			}
-			return give(fn(partitions.StateBlob{Name: string(name), Data: data}))
+			return give(fn(b))
 		})
 	})
+}
+
+const selectState = `SELECT name, data, digest FROM weir.checkpoint_blobs WHERE run = $1 AND partition = $2`
+
+// scanState reads a state blob and verifies its digest. Its data is valid until the next row.
+func (s *Store) scanState(rows pgx.Rows, runID string, partition int32) (b partitions.StateBlob, err error) {
+	var name, data, digest pgtype.DriverBytes
+	if err := rows.Scan(&name, &data, &digest); err != nil {
+		return b, err
+	}
+	if sum := sha256.Sum256(data); !bytes.Equal(sum[:], digest) {
+		return b, s.corrupt("run %q, partition %d: the state blob %q is damaged", runID, partition, name)
+	}
+	return partitions.StateBlob{Name: string(name), Data: data}, nil
 }
 
 // Outputs is control.Journal's.

@@ -82,9 +82,10 @@ func (s *Store) LookupLease(ctx context.Context, name string) (i control.LeaseIn
 	return i, err == nil, s.fail(ctx, fmt.Sprintf("look-up of lease %q", name), err)
 }
 
-// querier is what each runs a query on.
+// querier is what queries run on: a connection or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 // each calls fn with every row of a query.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -34,8 +33,12 @@ type Config struct {
 	// BulkRows is the most publications of one call that are sent as arrays; more are copied. Defaults to 4000.
 	BulkRows int
 
-	// hook is called around every statement or flush of a write, with the step's name and the connection's process id on the server.
-	hook func(step string, pid uint32) error
+	// Hook, unless nil, is called between any two steps of a write, with the step's name: "begin" before anything is sent, "locked" when the
+	// lease and the run of a transaction are locked and verified, "flush" between two parts of a large one, "commit" just before the last flush,
+	// which ends with COMMIT, and "committed". What it returns ends the write there. It is for drills and tests, which stop, kill or fail there;
+	// a write of one statement has only the first and the last step.
+	Hook func(step string) error
+
 	// now is the clock of deadlines, time.Now.
 	now  func() time.Time
 	dial pgconn.DialFunc
@@ -153,9 +156,9 @@ func (s *Store) pinned() map[string]string {
 // millis writes a duration as whole milliseconds, at least 1: 0 would be "never".
 func millis(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 
-// lockMillis is the lock time-out of a statement under a lease: "" when the session's is short enough.
+// lockMillis is the lock time-out of a statement under a lease: "" when the session's is short enough, or the lease does not know its term.
 func (s *Store) lockMillis(ttl time.Duration) string {
-	if ttl >= s.cfg.TTL {
+	if ttl >= s.cfg.TTL || ttl <= 0 {
 		return ""
 	}
 	return millis(ttl / 2)
@@ -238,12 +241,12 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// step lets a test act at a point of a write.
-func (s *Store) step(name string, conn *pgx.Conn) error {
-	if s.cfg.hook == nil {
+// step lets a drill or a test act at a point of a write.
+func (s *Store) step(name string, _ *pgx.Conn) error {
+	if s.cfg.Hook == nil {
 		return nil
 	}
-	return s.cfg.hook(name, conn.PgConn().PID())
+	return s.cfg.Hook(name)
 }
 
 // grace is how long a statement that was sent is waited for after its context has ended. It is usually over in a millisecond, and an answer
@@ -346,25 +349,4 @@ func (s *Store) read(ctx context.Context, fn func(tx pgx.Tx) error) error {
 		return err
 	}
 	return fn(tx)
-}
-
-// transaction runs fn in a transaction of several round trips, bounded by the session's time-outs.
-func (s *Store) transaction(ctx context.Context, conn *pgx.Conn, fn func(tx pgx.Tx) error) error {
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{})
-	if err != nil {
-		return err
-	}
-	if err := fn(tx); err != nil {
-		return errors.Join(err, rollback(ctx, tx))
-	}
-	if err := s.step("commit", conn); err != nil {
-		return errors.Join(err, rollback(ctx, tx))
-	}
-	return tx.Commit(ctx)
-}
-
-// rollback is for a transaction whose error is known already: if it fails, the connection is gone, and the transaction with it.
-func rollback(ctx context.Context, tx pgx.Tx) error {
-	_ = tx.Rollback(ctx)
-	return nil
 }
