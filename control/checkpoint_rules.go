@@ -139,6 +139,12 @@ func CheckFork(from RunState, f Fork) error {
 	return nil
 }
 
+// ForkLacksCut is the refusal Internal of a fork without a cut of a partition that brought something up to its epoch: the new run would read that
+// partition from its beginning and bring all of it again.
+func ForkLacksCut(f Fork, partition int32) error {
+	return codes.New(codes.Internal, "run %q has results of partition %d up to epoch %d, and the checkpoint has no cut of it", f.From, partition, f.Epoch)
+}
+
 // CheckForked is the rule of ForkRun for a run that is there already, as it stands, forked at an epoch from another run ("" for a run that is no
 // fork). It is nil for this very fork with nothing committed since (an answer was lost), else RunMismatch. Opening it since does not count.
 func CheckForked(stands RunState, from string, epoch uint64, f Fork) error {

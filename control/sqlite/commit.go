@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -18,14 +19,20 @@ import (
 const maxPart = 4 << 20
 
 // Commit is control.Journal's.
-func (s *Store) Commit(ctx context.Context, c control.Commit) error {
+func (s *Store) Commit(ctx context.Context, c control.Commit) error { return s.commit(ctx, nil, c) }
+
+// commit is Commit under a lease, or (nil) without one.
+func (s *Store) commit(ctx context.Context, l *control.Lease, c control.Commit) error {
 	if err := c.Validate(); err != nil {
+		return err
+	}
+	if err := checkUnder(c.RunID, l); err != nil {
 		return err
 	}
 	if err := s.fits(c); err != nil {
 		return err
 	}
-	err := s.write(ctx, func(t *txn) error { return t.commit(c) })
+	err := s.write(ctx, func(t *txn) error { return t.commit(l, c) })
 	return s.fail(ctx, fmt.Sprintf("commit of epoch %d of run %q", c.Epoch, c.RunID), err)
 }
 
@@ -53,9 +60,16 @@ func quarantineSize(q *partitions.Quarantined) int {
 	return len(q.Key) + len(q.Value) + len(q.Detail) + len(q.EventID)
 }
 
-func (t *txn) commit(c control.Commit) error {
+func (t *txn) commit(l *control.Lease, c control.Commit) error {
+	token, err := t.verified(l)
+	if err != nil {
+		return err
+	}
 	run, err := t.readRun(c.RunID)
 	if err != nil {
+		return err
+	}
+	if err := run.raise(token); err != nil {
 		return err
 	}
 	if err := control.CheckCommit(control.RunStatus(run.status), uint64(run.epoch), c); err != nil {
@@ -66,7 +80,7 @@ func (t *txn) commit(c control.Commit) error {
 	}
 	before := run.epoch
 	run.status, run.epoch, run.watermark, run.committed = string(c.Status), int64(c.Epoch), int64(c.Watermark), time.Now().UnixNano()
-	n, err := t.exec("compare and set", t.s.st.updateRun, run.status, run.epoch, run.watermark, run.committed, run.sum(), run.id, before)
+	n, err := t.exec("compare and set", t.s.st.updateRun, run.status, run.epoch, run.watermark, run.committed, run.fence, run.sum(), run.id, before)
 	if err != nil {
 		return err
 	}
@@ -182,15 +196,16 @@ func (t *txn) blobs(row *cutRow, cut *partitions.Cut) error {
 	}
 	for _, b := range cut.Put {
 		data := notNil(b.Data)
-		sum := blobSum(row.run, cut.Partition, b.Name, data)
-		n, err := t.exec("update blob", t.s.st.updateBlob, sum, data, row.run, row.partition, b.Name)
+		digest, size := sha256.Sum256(data), int64(len(data))
+		ref, sum := refSum(row.run, row.partition, b.Name, size, digest[:]), blobSum(row.run, cut.Partition, b.Name, data)
+		n, err := t.exec("update blob", t.s.st.updateBlob, size, digest[:], ref, sum, data, row.run, row.partition, b.Name)
 		if err != nil {
 			return err
 		}
 		if n > 0 {
 			continue
 		}
-		if _, err := t.exec("insert blob", t.s.st.insertBlob, sum, data, row.run, row.partition, b.Name); err != nil {
+		if _, err := t.exec("insert blob", t.s.st.insertBlob, size, digest[:], ref, sum, data, row.run, row.partition, b.Name); err != nil {
 			return err
 		}
 		row.blobs++

@@ -57,7 +57,7 @@ func (h *planted) harness() *controltest.Harness {
 	return &controltest.Harness{
 		Open: func() control.ControlStore {
 			c := &committed{}
-			s := open(h.t, Config{Path: h.path, BusyTimeout: time.Minute, hook: c.hook})
+			s := open(h.t, Config{Path: h.path, BusyTimeout: time.Minute, Hook: c.hook})
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.hooks[s] = c

@@ -11,6 +11,7 @@ import (
 // The CRC-32C of a row covers the name of its table, then every column but crc in the order of the schema: an integer as 8 bytes big
 // endian, text and bytes with their length before them as such an integer, NULL as the length -1. Key columns are included, so a row that
 // turns up in another's place does not pass. It guards against damage, not against people: who can write the file can write the sum.
+// A state blob has two sums, so that its digest can be read without its data: see migration 3.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -48,16 +49,25 @@ type runRow struct {
 	status                                           string
 	epoch, watermark, partitions, created, committed int64
 	crc                                              int64
+	fence                                            int64
+	forkedFrom                                       string
+	forkedEpoch                                      int64
 }
 
 func (r *runRow) sum() int64 {
+	return int64(sum(r.sumBeforeFences()).ints(r.fence).text(r.forkedFrom).ints(r.forkedEpoch))
+}
+
+// sumBeforeFences is the sum of a row of the first two versions of the schema.
+func (r *runRow) sumBeforeFences() int64 {
 	s := newSum("runs").ints(r.id).text(r.runID, r.fingerprint, r.source, r.sourceID, r.group, r.status)
 	return int64(s.ints(r.epoch, r.watermark, r.partitions, r.created, r.committed))
 }
 
 // columns in the order of selectRuns.
 func (r *runRow) columns() []any {
-	return []any{&r.id, &r.runID, &r.fingerprint, &r.source, &r.sourceID, &r.group, &r.status, &r.epoch, &r.watermark, &r.partitions, &r.created, &r.committed, &r.crc}
+	return []any{&r.id, &r.runID, &r.fingerprint, &r.source, &r.sourceID, &r.group, &r.status, &r.epoch, &r.watermark, &r.partitions, &r.created, &r.committed, &r.crc,
+		&r.fence, &r.forkedFrom, &r.forkedEpoch}
 }
 
 // cutRow is a row of the table cuts.
@@ -93,6 +103,11 @@ func (r *cutRow) cut() (partitions.Cut, error) {
 
 func blobSum(run int64, partition int32, name string, data []byte) int64 {
 	return int64(newSum("blobs").ints(run, int64(partition)).text(name).bytes(data))
+}
+
+// refSum is the sum of what stands beside the data of a state blob.
+func refSum(run, partition int64, name string, size int64, digest []byte) int64 {
+	return int64(newSum("blob_refs").ints(run, partition).text(name).ints(size).bytes(digest))
 }
 
 // outputRow is a row of the table outputs.

@@ -56,7 +56,7 @@ func TestCancelAtEveryStep(t *testing.T) {
 func atEveryStep(t *testing.T, act func(context.CancelFunc) error, check func(step string, err error)) {
 	t.Helper()
 	at := &atStep{}
-	s := open(t, Config{Path: filepath.Join(t.TempDir(), "weir.db"), hook: at.hook})
+	s := open(t, Config{Path: filepath.Join(t.TempDir(), "weir.db"), Hook: at.hook})
 	defer s.Close()
 	if _, err := s.OpenRun(t.Context(), faulty.Header()); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func atEveryStep(t *testing.T, act func(context.CancelFunc) error, check func(st
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	lost := false
-	s := open(t, Config{Path: filepath.Join(t.TempDir(), "weir.db"), hook: func(step string) error {
+	s := open(t, Config{Path: filepath.Join(t.TempDir(), "weir.db"), Hook: func(step string) error {
 		if step == "committed" && lost {
 			lost = false
 			return codes.New(codes.StoreUnavailable, "the answer was lost")

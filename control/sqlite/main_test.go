@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 func (t task) run(ctx context.Context) int {
 	cfg := Config{Path: t.Path}
 	steps := 0
-	cfg.hook = func(step string) error {
+	cfg.Hook = func(step string) error {
 		if steps++; steps == t.KillAtStep {
 			fmt.Println("step", step)
 			killSelf()

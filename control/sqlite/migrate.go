@@ -22,6 +22,8 @@ var migrationFiles embed.FS
 type migration struct {
 	version   int
 	name, sql string
+	// fill, if it is not nil, does the rest in Go, after sql and in the same transaction.
+	fill func(t *txn) error
 }
 
 // embedded returns the migrations in order. Their names are NNNN_what.sql, numbered from 1 without a hole; a test holds them to it.
@@ -38,6 +40,7 @@ func embedded() []migration {
 		}
 		out = append(out, migration{version: i + 1, name: strings.TrimSuffix(e.Name(), ".sql"), sql: string(text)})
 	}
+	out[2].fill = fillFences
 	return out
 }
 
@@ -155,6 +158,11 @@ func (s *Store) migrate(ctx context.Context) error {
 		for _, m := range s.cfg.migrations[version:] {
 			if err := t.adhoc("migrate", m.sql); err != nil {
 				return fmt.Errorf("migration %s: %w", m.name, err)
+			}
+			if m.fill != nil {
+				if err := m.fill(t); err != nil {
+					return fmt.Errorf("migration %s: %w", m.name, err)
+				}
 			}
 			err := t.adhoc("note", "INSERT INTO schema_version (version, name, applied_ns) VALUES (?, ?, ?)", m.version, m.name, time.Now().UnixNano())
 			if err != nil {

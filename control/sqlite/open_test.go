@@ -296,7 +296,7 @@ func TestCancelledWhileLocked(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	waits := false
-	s := open(t, Config{Path: path, BusyTimeout: time.Hour, hook: func(step string) error {
+	s := open(t, Config{Path: path, BusyTimeout: time.Hour, Hook: func(step string) error {
 		if step == "begin" && waits {
 			go cancel() // some time from now on, while the lock is waited for or just before
 		}

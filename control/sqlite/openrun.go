@@ -15,12 +15,20 @@ import (
 )
 
 // OpenRun is control.Journal's. It reads under the write lock, so it waits for a commit that is under way and sees it.
-func (s *Store) OpenRun(ctx context.Context, h control.RunHeader) (state control.RunState, err error) {
+func (s *Store) OpenRun(ctx context.Context, h control.RunHeader) (control.RunState, error) {
+	return s.openRun(ctx, nil, h)
+}
+
+// openRun is OpenRun under a lease, or (nil) without one.
+func (s *Store) openRun(ctx context.Context, l *control.Lease, h control.RunHeader) (state control.RunState, err error) {
 	if err := h.Validate(); err != nil {
 		return state, err
 	}
+	if err := checkUnder(h.RunID, l); err != nil {
+		return state, err
+	}
 	err = s.write(ctx, func(t *txn) (err error) {
-		state, err = t.openRun(h)
+		state, err = t.openRun(l, h)
 		return err
 	})
 	if err != nil && !codes.Has(err, codes.RunFinished) {
@@ -29,14 +37,20 @@ func (s *Store) OpenRun(ctx context.Context, h control.RunHeader) (state control
 	return state, err
 }
 
-func (t *txn) openRun(h control.RunHeader) (control.RunState, error) {
+func (t *txn) openRun(l *control.Lease, h control.RunHeader) (control.RunState, error) {
+	token, err := t.verified(l)
+	if err != nil {
+		return control.RunState{}, err
+	}
 	run, err := t.readRun(h.RunID)
 	if codes.Has(err, codes.RunUnknown) {
-		if run, err = t.create(h); err != nil {
-			return control.RunState{}, err
-		}
+		run, err = t.create(h, runRow{watermark: int64(record.NoTime), fence: int64(token)})
 	}
 	if err != nil {
+		return control.RunState{}, err
+	}
+	before := run.fence
+	if err := run.raise(token); err != nil {
 		return control.RunState{}, err
 	}
 	cuts, err := t.s.cuts(t.ctx, t.tx, run)
@@ -48,28 +62,32 @@ func (t *txn) openRun(h control.RunHeader) (control.RunState, error) {
 	if err != nil {
 		return run.state(stored, cuts), err // OpenRun keeps the state beside RunFinished only
 	}
-	if err := t.change(run, stored, stands, added); err != nil {
-		return control.RunState{}, err
+	if run.fence != before || len(added) > 0 || stored.SourceID != stands.SourceID || stored.Group != stands.Group {
+		if err := t.change(run, stands, added); err != nil {
+			return control.RunState{}, err
+		}
 	}
 	return run.state(stands, cuts), nil
 }
 
 // create adds a run. Before that it looks at every run there is without the index: were the run only lost from a damaged index, creating it
-// would start it again from the beginning without a word.
-func (t *txn) create(h control.RunHeader) (*runRow, error) {
+// would start it again from the beginning without a word. as is the row in all but its header.
+func (t *txn) create(h control.RunHeader, as runRow) (*runRow, error) {
 	all, err := t.s.runs(t.ctx, t.tx)
 	if err != nil {
 		return nil, err
 	}
-	run := &runRow{id: 1, runID: h.RunID, fingerprint: h.Fingerprint, source: h.Source, sourceID: h.SourceID, group: h.Group,
-		status: string(control.RunOpen), watermark: int64(record.NoTime), partitions: int64(len(h.Partitions)), created: time.Now().UnixNano()}
+	run := &as
+	run.id, run.runID, run.fingerprint, run.source, run.sourceID, run.group = 1, h.RunID, h.Fingerprint, h.Source, h.SourceID, h.Group
+	run.status, run.partitions, run.created = string(control.RunOpen), int64(len(h.Partitions)), time.Now().UnixNano()
 	for _, r := range all {
 		if r.runID == h.RunID {
 			return nil, t.s.corrupt("run %q is missing from an index", h.RunID)
 		}
 		run.id = max(run.id, r.id+1)
 	}
-	err = t.adhoc("create run", insertRun, run.runID, run.fingerprint, run.source, run.sourceID, run.group, run.status, run.epoch, run.watermark, run.partitions, run.created, run.committed, run.sum(), run.id)
+	err = t.adhoc("create run", insertRun, run.runID, run.fingerprint, run.source, run.sourceID, run.group, run.status, run.epoch, run.watermark, run.partitions, run.created, run.committed, run.sum(), run.id,
+		run.fence, run.forkedFrom, run.forkedEpoch)
 	if err != nil {
 		return nil, err
 	}
@@ -92,13 +110,10 @@ func (t *txn) addCuts(run *runRow, ps []int32) error {
 	return nil
 }
 
-// change writes what opening changed in the header, if anything.
-func (t *txn) change(run *runRow, stored, stands control.RunHeader, added []int32) error {
-	if len(added) == 0 && stored.SourceID == stands.SourceID && stored.Group == stands.Group {
-		return nil
-	}
+// change writes what opening changed in the run's row.
+func (t *txn) change(run *runRow, stands control.RunHeader, added []int32) error {
 	run.sourceID, run.group, run.partitions = stands.SourceID, stands.Group, int64(len(stands.Partitions))
-	if err := t.adhoc("change header", updateHeader, run.sourceID, run.group, run.partitions, run.sum(), run.id); err != nil {
+	if err := t.adhoc("change header", updateHeader, run.sourceID, run.group, run.partitions, run.fence, run.sum(), run.id); err != nil {
 		return err
 	}
 	return t.addCuts(run, added)
@@ -115,7 +130,7 @@ func (r *runRow) header(cuts []cutRow) control.RunHeader {
 
 // state of a run under the header that stands.
 func (r *runRow) state(h control.RunHeader, cuts []cutRow) control.RunState {
-	state := control.RunState{Header: h, Status: control.RunStatus(r.status), Epoch: uint64(r.epoch), Watermark: record.EventTime(r.watermark), Cuts: map[int32]partitions.Cut{}}
+	state := control.RunState{Header: h, Status: control.RunStatus(r.status), Epoch: uint64(r.epoch), Watermark: record.EventTime(r.watermark), Fence: control.FenceToken(r.fence), Cuts: map[int32]partitions.Cut{}}
 	for i := range cuts {
 		if cuts[i].epoch > 0 {
 			cut, _ := cuts[i].cut() // cuts has checked that it can be decoded

@@ -143,7 +143,7 @@ func TestPlaneFailsAtEveryStep(t *testing.T) {
 				return injected
 			}}
 			path := filepath.Join(t.TempDir(), "weir.db")
-			s := open(t, Config{Path: path, hook: at.hook})
+			s := open(t, Config{Path: path, Hook: at.hook})
 			at.n = n
 			err := doRun(ctx, s, "first")
 			cancel()
@@ -252,7 +252,7 @@ func TestExpiryIsJudgedAfterTheWait(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "weir.db")
 	c := newClock()
 	started := make(chan struct{}, 1)
-	s := open(t, Config{Path: path, Now: c.read, BusyTimeout: time.Minute, hook: func(step string) error {
+	s := open(t, Config{Path: path, Now: c.read, BusyTimeout: time.Minute, Hook: func(step string) error {
 		if step == "begin" {
 			started <- struct{}{}
 		}

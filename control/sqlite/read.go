@@ -161,7 +161,7 @@ func (s *Store) Quarantine(ctx context.Context, runID string, fn func(partitions
 				return err
 			}
 			count++
-			return r.give(fn(q))
+			return r.give(fn(q.Quarantined))
 		})
 		if err != nil {
 			return err
@@ -170,11 +170,17 @@ func (s *Store) Quarantine(ctx context.Context, runID string, fn func(partitions
 	})
 }
 
-func (s *Store) scanQuarantined(rows *sql.Rows, run *runRow) (q partitions.Quarantined, err error) {
+// quarantineRow is a row of the table quarantine.
+type quarantineRow struct {
+	partitions.Quarantined
+	epoch, n int64
+}
+
+func (s *Store) scanQuarantined(rows *sql.Rows, run *runRow) (q quarantineRow, err error) {
 	var position, key, value sql.RawBytes
-	var epoch, n, crc int64
+	var crc int64
 	var noKey, noValue bool
-	err = rows.Scan(&q.Partition, &position, &epoch, &n, &q.Reason, &q.Detail, &q.EventID, &q.EventTime, &crc, &noKey, &key, &noValue, &value)
+	err = rows.Scan(&q.Partition, &position, &q.epoch, &q.n, &q.Reason, &q.Detail, &q.EventID, &q.EventTime, &crc, &noKey, &key, &noValue, &value)
 	if err := s.scanned(err, "a quarantined record"); err != nil {
 		return q, err
 	}
@@ -184,7 +190,7 @@ func (s *Store) scanQuarantined(rows *sql.Rows, run *runRow) (q partitions.Quara
 	if !noValue {
 		q.Value = bytes.Clone(notNil(value))
 	}
-	if q.Position, _, err = record.DecodePosition(position); err != nil || crc != quarantineSum(run.id, epoch, n, position, &q) {
+	if q.Position, _, err = record.DecodePosition(position); err != nil || crc != quarantineSum(run.id, q.epoch, q.n, position, &q.Quarantined) {
 		return q, s.corrupt("run %q, partition %d: a quarantined record is damaged", run.runID, q.Partition)
 	}
 	return q, nil
@@ -194,24 +200,37 @@ func (s *Store) scanQuarantined(rows *sql.Rows, run *runRow) (q partitions.Quara
 func (s *Store) Decisions(ctx context.Context, runID string, fn func(partitions.Decision) error) error {
 	return s.reading(ctx, "decisions", runID, func(r *reading) error {
 		count := int64(0)
-		err := s.query(ctx, r.tx, selectDecisions, []any{r.run.id}, func(rows *sql.Rows) (err error) {
-			var d partitions.Decision
-			var position sql.RawBytes
-			var epoch, n, crc int64
-			if err := s.scanned(rows.Scan(&d.Partition, &position, &epoch, &n, &d.Kind, &d.Detail, &crc), "a decision"); err != nil {
+		err := s.query(ctx, r.tx, selectDecisions, []any{r.run.id}, func(rows *sql.Rows) error {
+			d, err := s.scanDecision(rows, r.run)
+			if err != nil {
 				return err
 			}
-			if d.Position, _, err = record.DecodePosition(position); err != nil || crc != decisionSum(r.run.id, epoch, n, position, &d) {
-				return s.corrupt("run %q, partition %d: a decision is damaged", runID, d.Partition)
-			}
 			count++
-			return r.give(fn(d))
+			return r.give(fn(d.Decision))
 		})
 		if err != nil {
 			return err
 		}
 		return r.total("decisions", count, func(c *cutRow) int64 { return c.decided })
 	})
+}
+
+// decisionRow is a row of the table decisions.
+type decisionRow struct {
+	partitions.Decision
+	epoch, n int64
+}
+
+func (s *Store) scanDecision(rows *sql.Rows, run *runRow) (d decisionRow, err error) {
+	var position sql.RawBytes
+	var crc int64
+	if err := s.scanned(rows.Scan(&d.Partition, &position, &d.epoch, &d.n, &d.Kind, &d.Detail, &crc), "a decision"); err != nil {
+		return d, err
+	}
+	if d.Position, _, err = record.DecodePosition(position); err != nil || crc != decisionSum(run.id, d.epoch, d.n, position, &d.Decision) {
+		return d, s.corrupt("run %q, partition %d: a decision is damaged", run.runID, d.Partition)
+	}
+	return d, nil
 }
 
 // total compares what was read of a run with the sum over its partitions.

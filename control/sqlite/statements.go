@@ -7,27 +7,35 @@ import (
 )
 
 const (
-	selectRuns = `SELECT id, run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, partitions, created_ns, committed_ns, crc FROM runs`
+	selectRuns = `SELECT id, run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, partitions, created_ns, committed_ns, crc,
+		fence, forked_from, forked_epoch FROM runs`
 	selectCuts = `SELECT run, partition, epoch, next, watermark, finished, records, consumed, filtered, omitted, duplicates, late, future, outputs,
 		blobs, parts, quarantined, decided, crc FROM cuts`
-	selectBlobs      = `SELECT name, crc, data FROM blobs WHERE run = ? AND partition = ? ORDER BY name`
-	selectOutputs    = `SELECT epoch, part, parts, rows, first, last, crc, data FROM outputs WHERE run = ? AND partition = ? ORDER BY epoch, part`
-	selectQuarantine = `SELECT partition, position, epoch, n, reason, detail, event_id, event_time, crc, key IS NULL, key, value IS NULL, value
-		FROM quarantine WHERE run = ? ORDER BY partition, position, epoch, n`
-	selectDecisions = `SELECT partition, position, epoch, n, kind, detail, crc FROM decisions WHERE run = ? ORDER BY partition, position, epoch, n`
+	selectBlobRefs = `SELECT name, size, digest, ref_crc FROM blobs WHERE run = ? AND partition = ? ORDER BY name`
+	selectBlob     = `SELECT crc, data FROM blobs WHERE run = ? AND partition = ? AND name = ?`
+	selectBlobs    = `SELECT name, crc, data FROM blobs WHERE run = ? AND partition = ? ORDER BY name`
+	selectOutputs  = `SELECT epoch, part, parts, rows, first, last, crc, data FROM outputs WHERE run = ? AND partition = ? ORDER BY epoch, part`
+	quarantined    = `SELECT partition, position, epoch, n, reason, detail, event_id, event_time, crc, key IS NULL, key, value IS NULL, value FROM quarantine`
+	decided        = `SELECT partition, position, epoch, n, kind, detail, crc FROM decisions`
+	byPosition     = ` ORDER BY partition, position, epoch, n`
 
-	insertRun = `INSERT INTO runs (run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, partitions, created_ns, committed_ns, crc, id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	updateHeader = `UPDATE runs SET source_id = ?, source_group = ?, partitions = ?, crc = ? WHERE id = ?`
+	selectQuarantine   = quarantined + ` WHERE run = ?` + byPosition
+	selectQuarantineOf = quarantined + ` WHERE run = ? AND partition = ?` + byPosition
+	selectDecisions    = decided + ` WHERE run = ?` + byPosition
+	selectDecisionsOf  = decided + ` WHERE run = ? AND partition = ?` + byPosition
+
+	insertRun = `INSERT INTO runs (run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, partitions, created_ns, committed_ns, crc, id,
+		fence, forked_from, forked_epoch) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateHeader = `UPDATE runs SET source_id = ?, source_group = ?, partitions = ?, fence = ?, crc = ? WHERE id = ?`
 	insertCut    = `INSERT INTO cuts (run, partition, epoch, next, watermark, finished, records, consumed, filtered, omitted, duplicates, late, future, outputs,
 		blobs, parts, quarantined, decided, crc) VALUES (?, ?, 0, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ?)`
 
 	// The compare-and-set: no row is changed unless the run still stands at the epoch before.
-	updateRun = `UPDATE runs SET status = ?, epoch = ?, watermark = ?, committed_ns = ?, crc = ? WHERE id = ? AND epoch = ? AND status = 'OPEN'`
+	updateRun = `UPDATE runs SET status = ?, epoch = ?, watermark = ?, committed_ns = ?, fence = ?, crc = ? WHERE id = ? AND epoch = ? AND status = 'OPEN'`
 	updateCut = `UPDATE cuts SET epoch = ?, next = ?, watermark = ?, finished = ?, records = ?, consumed = ?, filtered = ?, omitted = ?, duplicates = ?, late = ?, future = ?, outputs = ?,
 		blobs = ?, parts = ?, quarantined = ?, decided = ?, crc = ? WHERE run = ? AND partition = ?`
-	updateBlob   = `UPDATE blobs SET crc = ?, data = ? WHERE run = ? AND partition = ? AND name = ?`
-	insertBlob   = `INSERT INTO blobs (crc, data, run, partition, name) VALUES (?, ?, ?, ?, ?)`
+	updateBlob   = `UPDATE blobs SET size = ?, digest = ?, ref_crc = ?, crc = ?, data = ? WHERE run = ? AND partition = ? AND name = ?`
+	insertBlob   = `INSERT INTO blobs (size, digest, ref_crc, crc, data, run, partition, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 	deleteBlob   = `DELETE FROM blobs WHERE run = ? AND partition = ? AND name = ?`
 	insertOutput = `INSERT INTO outputs (run, partition, epoch, part, parts, rows, first, last, crc, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
@@ -51,6 +59,7 @@ type statements struct {
 	scope, admitted, lastAdmission, insertAdmission, updateAdmission *sql.Stmt
 	event, lastEvent, insertEvent, updateEvent                       *sql.Stmt
 	digest                                                           *sql.Stmt
+	pointer, insertPointer, pinPointer, dropPointer                  *sql.Stmt
 	publish                                                          [len(batches)]*sql.Stmt
 }
 
@@ -88,6 +97,11 @@ func (st *statements) prepare(ctx context.Context, db *sql.DB) (err error) {
 	prepare(&st.insertEvent, `INSERT INTO outbox (id, kind, run_id, attempt, claimant, claimed_ns, delivered, created_ns, crc) VALUES (?, ?, ?, 0, '', 0, 0, ?, ?)`)
 	prepare(&st.updateEvent, `UPDATE outbox SET attempt = ?, claimant = ?, claimed_ns = ?, delivered = ?, crc = ? WHERE id = ?`)
 	prepare(&st.digest, `SELECT digest FROM publications WHERE key = ?`)
+	prepare(&st.pointer, selectPointers+` WHERE run_id = ? AND epoch = ?`)
+	prepare(&st.insertPointer, `INSERT INTO pointers (run_id, epoch, manifest, hash, fingerprint, token, blobs, bytes, new_bytes, pinned, created_ns, crc)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+	prepare(&st.pinPointer, `UPDATE pointers SET pinned = ?, crc = ? WHERE run_id = ? AND epoch = ?`)
+	prepare(&st.dropPointer, `DELETE FROM pointers WHERE run_id = ? AND epoch = ?`)
 	return err
 }
 

@@ -28,9 +28,11 @@ type Config struct {
 	BusyTimeout time.Duration
 	// Now is the store's clock, by which leases end and claims age. Defaults to time.Now; tests move it.
 	Now func() time.Time
+	// Hook is called between any two steps of a write, with the step's name: for tests and drills, which fail, stop or kill there. "begin" comes
+	// before the transaction, "commit" just before COMMIT, with the write lock held, and "committed" after it, before the caller hears of it.
+	// An error ends the write, and comes back. It may be called from several goroutines. Defaults to none.
+	Hook func(step string) error
 
-	// hook is called between any two steps of a write, with the step's name. Tests fail, cancel or kill there.
-	hook func(step string) error
 	// maxPages bounds the file, as a full disk would. 0 is no bound.
 	maxPages int
 	// maxBlob is the largest value in bytes. 0 is SQLite's own limit.
@@ -52,7 +54,11 @@ type Store struct {
 	file fs.FileInfo
 }
 
-var _ control.ControlStore = (*Store)(nil)
+var _ interface {
+	control.ControlStore
+	control.Fencer
+	control.Checkpoints
+} = (*Store)(nil)
 
 // Open opens or creates the file and brings its schema up to date. It fails with StoreUnavailable (missing folder, no permission, locked),
 // StoreInvalid (not a SQLite file, or another program's), StoreNewer or JournalCorrupt.
@@ -207,10 +213,10 @@ func (s *Store) Close() error {
 
 // step lets a test act before a step of a write.
 func (s *Store) step(name string) error {
-	if s.cfg.hook == nil {
+	if s.cfg.Hook == nil {
 		return nil
 	}
-	return s.cfg.hook(name)
+	return s.cfg.Hook(name)
 }
 
 // unmoved says whether the path still names the file that is open. SQLite itself would go on writing into a file that was deleted, and

@@ -64,7 +64,7 @@ func TestTornWAL(t *testing.T) {
 func stepsUntilLastCommit(t *testing.T) int {
 	t.Helper()
 	steps := 0
-	s := open(t, Config{Path: filepath.Join(t.TempDir(), "count.db"), hook: func(string) error { steps++; return nil }})
+	s := open(t, Config{Path: filepath.Join(t.TempDir(), "count.db"), Hook: func(string) error { steps++; return nil }})
 	defer s.Close()
 	if _, err := s.OpenRun(t.Context(), damaged.Header()); err != nil {
 		t.Fatal(err)
