@@ -125,6 +125,8 @@ type Reconciler interface {
 type ControlStore interface {
 	Journal
 	RunLister
+	Fencer
+	Checkpoints
 	Leases
 	Effects
 	Admission

@@ -17,11 +17,6 @@ import (
 	"github.com/weirstream/weir/partitions"
 )
 
-var _ interface {
-	control.Fencer
-	control.Checkpoints
-} = (*Memory)(nil)
-
 type pointerKey struct {
 	runID string
 	epoch uint64

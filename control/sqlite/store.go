@@ -54,11 +54,7 @@ type Store struct {
 	file fs.FileInfo
 }
 
-var _ interface {
-	control.ControlStore
-	control.Fencer
-	control.Checkpoints
-} = (*Store)(nil)
+var _ control.ControlStore = (*Store)(nil)
 
 // Open opens or creates the file and brings its schema up to date. It fails with StoreUnavailable (missing folder, no permission, locked),
 // StoreInvalid (not a SQLite file, or another program's), StoreNewer or JournalCorrupt.
