@@ -39,6 +39,9 @@ const (
 var franz = []string{"github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr",
 	"github.com/twmb/franz-go/pkg/kmsg", "github.com/twmb/franz-go/pkg/kversion", "github.com/twmb/franz-go/pkg/sasl"}
 
+// aws is the Kinesis client, with what it is made of.
+var aws = []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}
+
 // core is what edges and drivers build on: the pure machines and their vocabulary.
 var core = []string{"record", "codes", "flow", "flow/operators", "watermark", "backpressure", "partitions"}
 
@@ -188,6 +191,8 @@ var Table = []Row{
 		Why: "A PostgreSQL server for tests: it prepares databases and knows nothing of what is in them."},
 	{Package: "internal/kafkatest", TestVendors: franz,
 		Why: "An Apache Kafka broker for tests: it starts a process and knows nothing of what is in it."},
+	{Package: "internal/kinesistest", TestVendors: aws,
+		Why: "A Kinesis emulator for tests: it starts a process and knows nothing of what is in it."},
 	{Package: "internal/testreport",
 		Why: "Runs the tests and counts what was skipped."},
 	{Package: "internal/tidy",
