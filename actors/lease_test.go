@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,12 +76,14 @@ func TestALeaseIsHeldForAsLongAsTheRun(t *testing.T) {
 		head := input{in[0][:len(in[0])-1], in[1]}
 		r.log = head.log(sourcetest.Config{})
 		r.cfg.Source = r.log
-		opened := false
+		var opened atomic.Bool
 		r.cfg.Hooks.At = func(_ context.Context, p Point) error {
 			if p.Name == BeforeOpen && !r.lease().Valid {
 				t.Error("something is opened without the lease")
 			}
-			opened = opened || p.Name == BeforeOpen
+			if p.Name == BeforeOpen {
+				opened.Store(true)
+			}
 			return nil
 		}
 		time.AfterFunc(time.Hour, func() {
@@ -90,7 +93,7 @@ func TestALeaseIsHeldForAsLongAsTheRun(t *testing.T) {
 			r.log.Append(0, last)
 		})
 		r.finish(want)
-		if info := r.lease(); info.Valid || told.String() != "ACQUIRED/1 RELEASED/1" || !opened {
+		if info := r.lease(); info.Valid || told.String() != "ACQUIRED/1 RELEASED/1" || !opened.Load() {
 			t.Errorf("at the end: %+v, told %s", info, told)
 		}
 	})
