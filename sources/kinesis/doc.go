@@ -1,0 +1,2 @@
+// Package kinesis reads Kinesis streams.
+package kinesis
