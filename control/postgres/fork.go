@@ -13,10 +13,14 @@ import (
 )
 
 const (
-	insertFork = `INSERT INTO weir.journal (run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, fence, forked_from, forked_epoch, created)
-		VALUES ($1, $2, $3, $4, $5, 'OPEN', $6, $7, $8, $9, $6, clock_timestamp())
+	insertFork = `INSERT INTO weir.journal (run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, fence, forked_from, forked_epoch, created, committed)
+		VALUES ($1, $2, $3, $4, $5, 'OPEN', $6, $7, $8, $9, $6, clock_timestamp(), clock_timestamp())
 		ON CONFLICT (run_id) DO NOTHING RETURNING id`
-	selectForked = `SELECT coalesce(forked_from, ''), coalesce(forked_epoch, 0), committed IS NULL FROM weir.journal WHERE id = $1`
+	selectForked = `SELECT coalesce(forked_from, ''), coalesce(forked_epoch, 0) FROM weir.journal WHERE id = $1`
+	// selectUncut finds a partition without a cut, of those in $3, that brought something.
+	selectUncut = `SELECT partition FROM weir.journal_outputs WHERE run = $1 AND epoch <= $2 AND partition <> ALL ($3)
+		UNION ALL SELECT partition FROM weir.quarantine WHERE run = $1 AND epoch <= $2 AND partition <> ALL ($3)
+		UNION ALL SELECT partition FROM weir.decisions WHERE run = $1 AND epoch <= $2 AND partition <> ALL ($3) LIMIT 1`
 
 	forkOutputs = `INSERT INTO weir.journal_outputs (run, partition, epoch, part, parts, rows, first, last, data)
 		SELECT $1, partition, epoch, part, parts, rows, first, last, data FROM weir.journal_outputs WHERE run = $2 AND epoch <= $3`
@@ -58,6 +62,9 @@ func (s *Store) fork(ctx context.Context, conn *pgx.Conn, l control.Lease, f con
 	if err := control.CheckFork(from.state(from.header, cuts), f); err != nil {
 		return err
 	}
+	if err := uncut(ctx, conn, from.id, f); err != nil {
+		return err
+	}
 	h := f.Header
 	var run int64
 	err = conn.QueryRow(ctx, insertFork, h.RunID, []byte(h.Fingerprint), []byte(h.Source), []byte(h.SourceID), []byte(h.Group),
@@ -75,6 +82,19 @@ func (s *Store) fork(ctx context.Context, conn *pgx.Conn, l control.Lease, f con
 	w := &flush{s: s, ctx: ctx, conn: conn, run: run, epoch: int64(f.Epoch), batch: last}
 	addCuts(last, run, h.Partitions)
 	return w.fork(f, own)
+}
+
+// uncut refuses a fork that lacks a cut of a partition that brought something: it would all come again.
+func uncut(ctx context.Context, q querier, from int64, f control.Fork) error {
+	var n int32
+	err := q.QueryRow(ctx, selectUncut, from, int64(f.Epoch), some(f.Parts())).Scan(&n)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	return control.ForkLacksCut(f, n)
 }
 
 // inherit copies what a run says up to an epoch to another run. It is written once and never changed, so nobody is locked out.
@@ -104,16 +124,12 @@ func (s *Store) forked(ctx context.Context, conn *pgx.Conn, l control.Lease, f c
 	}
 	var from string
 	var epoch int64
-	var fresh bool
-	if err := conn.QueryRow(ctx, selectForked, row.id).Scan(&from, &epoch, &fresh); err != nil {
+	if err := conn.QueryRow(ctx, selectForked, row.id).Scan(&from, &epoch); err != nil {
 		return true, err
 	}
 	cuts, err := row.cuts(ctx, conn)
 	if err != nil {
 		return true, err
-	}
-	if !fresh {
-		from = "" // it has gone on
 	}
 	if err := control.CheckForked(row.state(row.header, cuts), from, uint64(epoch), f); err != nil {
 		return true, err

@@ -16,7 +16,7 @@ const (
 	selectPointers = `SELECT j.run_id, p.epoch, p.manifest, p.hash, p.fingerprint, p.fence_token, p.blobs, p.bytes, p.new_bytes, p.pinned, p.created
 		FROM weir.pointers p JOIN weir.journal j ON j.id = p.run`
 	insertPointer = `INSERT INTO weir.pointers (run, epoch, manifest, hash, fingerprint, fence_token, blobs, bytes, new_bytes, pinned)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (run, epoch) DO NOTHING`
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, false) ON CONFLICT (run, epoch) DO NOTHING`
 	pinPointer   = `UPDATE weir.pointers SET pinned = $3 WHERE run = (SELECT id FROM weir.journal WHERE run_id = $1) AND epoch = $2`
 	dropPointers = `DELETE FROM weir.pointers WHERE run = (SELECT id FROM weir.journal WHERE run_id = $1) AND epoch = ANY ($2) AND NOT pinned RETURNING epoch`
 )
@@ -67,7 +67,7 @@ func (s *Store) KeepPointer(ctx context.Context, l control.Lease, p control.Poin
 			if done, err := control.CheckKeep(row.info.Epoch, stands, p); done || err != nil {
 				return err
 			}
-			tag, err := conn.Exec(ctx, insertPointer, row.id, int64(p.Epoch), p.Manifest, p.Hash, []byte(p.Fingerprint), int64(l.Token), p.Blobs, p.Bytes, p.NewBytes, p.Pinned)
+			tag, err := conn.Exec(ctx, insertPointer, row.id, int64(p.Epoch), p.Manifest, p.Hash, []byte(p.Fingerprint), int64(l.Token), p.Blobs, p.Bytes, p.NewBytes)
 			if err != nil || tag.RowsAffected() == 1 {
 				return err
 			}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -23,7 +24,9 @@ func (s *Store) Snapshot(ctx context.Context, runID string, fn func(control.Jour
 		if err != nil {
 			return err
 		}
-		own = fn(&view{s: s, tx: tx, run: row.id, state: row.state(row.header, cuts)})
+		v := &view{s: s, tx: tx, run: row.id, state: row.state(row.header, cuts)}
+		defer v.over.Store(true)
+		own = fn(v)
 		return own
 	})
 	if own != nil {
@@ -38,6 +41,8 @@ type view struct {
 	tx    pgx.Tx
 	run   int64
 	state control.RunState
+	// over says that the call that gave it has ended.
+	over atomic.Bool
 }
 
 // State is control.JournalView's.
@@ -105,6 +110,9 @@ func (v *view) Load(ctx context.Context, partition int32, names []string, fn fun
 
 // each runs a query on a partition of the run.
 func (v *view) each(ctx context.Context, partition int32, query string, args []any, fn func(pgx.Rows) error) error {
+	if v.over.Load() {
+		return codes.New(codes.Internal, "a view of run %q is used after the call that gave it", v.state.Header.RunID)
+	}
 	known := false
 	for _, p := range v.state.Header.Partitions {
 		known = known || p == partition

@@ -108,13 +108,21 @@ func (f *fenced) Commit(ctx context.Context, c control.Commit) error {
 // Close does nothing: the store is its owner's.
 func (f *fenced) Close() error { return nil }
 
-// Read, Write and Fail are for packages that keep something else in the same database.
+// What follows is for packages that keep something else in the same database. Errors go through Fail.
 
-// Read runs fn in a transaction that sees one consistent moment and changes nothing. It is not bounded by time-outs. Errors go through Fail.
-func (s *Store) Read(ctx context.Context, fn func(tx pgx.Tx) error) error { return s.read(ctx, fn) }
+// QueryRow asks for one row, by a statement that changes nothing.
+func (s *Store) QueryRow(ctx context.Context, statement string, args ...any) pgx.Row {
+	return s.pool.QueryRow(ctx, statement, args...)
+}
+
+// Query asks for rows, by a statement that changes nothing, and calls fn with each. fn must not ask the store: with all connections in such hands
+// nobody would get one.
+func (s *Store) Query(ctx context.Context, statement string, args []any, fn func(pgx.Rows) error) error {
+	return each(ctx, s.pool, statement, args, fn)
+}
 
 // Write runs fn, which commits by itself, on a connection. fn may run again, when the server has certainly undone what it did. Its ctx outlives
-// that of Write by a moment, since an answer is worth more than an unknown. Errors go through Fail.
+// that of Write by a moment, since an answer is worth more than an unknown.
 func (s *Store) Write(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn) error) error {
 	return s.write(ctx, fn)
 }
