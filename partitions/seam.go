@@ -119,13 +119,18 @@ func (m *Machine) backfill(b *record.Batch, eff *Effects) error {
 	return err
 }
 
+// SeamDetail is the detail of the decision with which a history of so many records of this partition ends.
+func SeamDetail(records int64, id string, next record.Position) string {
+	return fmt.Sprintf("after %d records of the history %s the log is read on at %s", records, id, next)
+}
+
 func (m *Machine) seam(ev Seam, eff *Effects) error {
 	if ev.Next.Cmp(m.next) < 0 {
 		return m.internal("the log would be read on at %s, the partition stands at %s", ev.Next, m.next)
 	}
 	detail := fmt.Sprintf("from %s the log is read on at %s", m.next, ev.Next)
 	if m.history.open() {
-		detail = fmt.Sprintf("after %d records of the history %s the log is read on at %s", m.counts.Records, m.history.id, ev.Next)
+		detail = SeamDetail(m.counts.Records, m.history.id, ev.Next)
 	}
 	m.decide(eff, ev.Next, DecisionSeam, detail)
 	m.next, m.history.id = ev.Next, ""
