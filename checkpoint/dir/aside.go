@@ -15,13 +15,28 @@ import (
 	"github.com/weirstream/weir/codes"
 )
 
-// asideFolder holds what is set aside, beside the blobs. The name of a file there is its ticket: NAME.NANOSECONDS.RANDOM. The time stands in the
-// name, so that setting aside is one rename; the random part makes every setting aside another one, so that a removal that comes late meets
-// nothing but what it judged.
+// asideFolder holds what is set aside, beside the blobs. The name of a file there is its ticket: NAME.NANOSECONDS.RANDOM. The random part makes
+// every setting aside another one, so that a removal that comes late meets nothing but what it judged. The time is one at which the file was in
+// the folder already: it arrives with the time 0 and is given one afterwards, since a process may be stopped between a look at the clock and
+// the rename, and a time from before the rename could let a purge come too early.
 const asideFolder = "aside"
 
-func ticketFor(name string, at time.Time) string {
-	return fmt.Sprintf("%s.%d.%s", name, at.UnixNano(), rand.Text())
+func ticketFor(name string, since int64, random string) string {
+	return fmt.Sprintf("%s.%d.%s", name, since, random)
+}
+
+// stamp gives what has just been seen in the folder its time. "" means that somebody else was faster, or that it is gone.
+func (s *Store) stamp(ticket string) (string, error) {
+	parts := strings.Split(ticket, ".")
+	stamped := ticketFor(parts[0], time.Now().UnixNano(), parts[2])
+	if err := s.step("unstamped"); err != nil {
+		return "", err
+	}
+	err := s.root.Rename(asideFolder+"/"+ticket, asideFolder+"/"+stamped)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return stamped, unwritable(err)
 }
 
 // parseTicket reads what ticketFor wrote. Nothing that could lead out of the folder is a ticket.
@@ -55,8 +70,7 @@ func (s *Store) SetAside(ctx context.Context, name string, age time.Duration) (b
 	if codes.Has(err, codes.BlobMissing) {
 		return false, nil
 	}
-	now := time.Now()
-	if err != nil || now.Sub(info.ModTime()) < age {
+	if err != nil || time.Since(info.ModTime()) < age {
 		return false, err
 	}
 	if err := s.root.Mkdir(asideFolder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -65,11 +79,16 @@ func (s *Store) SetAside(ctx context.Context, name string, age time.Duration) (b
 	if err := s.step("judged"); err != nil {
 		return false, err
 	}
-	err = s.root.Rename(name, asideFolder+"/"+ticketFor(name, now))
+	ticket := ticketFor(name, 0, rand.Text())
+	err = s.root.Rename(name, asideFolder+"/"+ticket)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil, unwritable(err)
+	if err != nil {
+		return false, unwritable(err)
+	}
+	_, err = s.stamp(ticket)
+	return true, err
 }
 
 // Aside implements checkpoint.Blobs. What has another name, or is no file of its own, is left out.
@@ -87,6 +106,15 @@ func (s *Store) Aside(ctx context.Context, fn func(checkpoint.Aside) error) erro
 			continue // gone since
 		}
 		name, since, _ := parseTicket(ticket)
+		if since.UnixNano() == 0 {
+			if ticket, err = s.stamp(ticket); err != nil {
+				return err
+			}
+			if ticket == "" {
+				continue
+			}
+			_, since, _ = parseTicket(ticket)
+		}
 		a := checkpoint.Aside{Info: checkpoint.Info{Name: name, Size: info.Size(), Modified: info.ModTime()}, Since: since, Ticket: ticket}
 		if err := fn(a); err != nil {
 			return err
