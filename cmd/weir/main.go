@@ -22,6 +22,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	})
 	root.AddCommand(
 		a.demoCommand(),
+		a.drillCommand(),
 		a.runCommand(),
 		a.batchCommand(),
 		a.replayCommand(),

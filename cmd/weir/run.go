@@ -134,9 +134,11 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 		Kill: a.kill, CommitOffsets: offsets, Logger: a.log, OnProgress: a.progress, Hooks: faults.hooks(),
 		Fencing: &actors.Fencing{Leases: t, Owner: drillOwner(), TTL: o.ttl, Standby: o.standby, OnLease: t.tell},
 	}
-	if err := a.addCheckpoints(ctx, &cfg, o, store); err != nil {
+	closing, err := a.addCheckpoints(ctx, &cfg, o, store)
+	if err != nil {
 		return err
 	}
+	defer closing()
 	result, err := actors.Run(ctx, cfg)
 	return a.finishRun(ctx, o, plan, t, result, err)
 }

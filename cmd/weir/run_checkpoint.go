@@ -2,11 +2,80 @@ package main
 
 import (
 	"context"
+	"path/filepath"
+	"time"
 
 	"github.com/weirstream/weir/actors"
+	"github.com/weirstream/weir/checkpoint"
+	"github.com/weirstream/weir/checkpoint/dir"
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 )
 
-func (a *app) addCheckpoints(ctx context.Context, cfg *actors.Config, o runOptions, store control.ControlStore) error {
-	return nil
+const (
+	// inStore is the value of --checkpoints for the store itself.
+	inStore = "store"
+	// atEndOnly is longer than any process runs: what --checkpoint-every 0 means.
+	atEndOnly = 100 * 365 * 24 * time.Hour
+)
+
+// wrapBlobs lets a test break the blobs of checkpoints, to see that a drill notices.
+var wrapBlobs func(checkpoint.Blobs) checkpoint.Blobs
+
+// place is where the checkpoints of the run are kept: a folder, inStore, or "" for nowhere.
+func (o *runOptions) place() string {
+	if o.checkpoints == "" && o.artifacts != "" {
+		return filepath.Join(o.artifacts, "checkpoints")
+	}
+	return o.checkpoints
+}
+
+// addCheckpoints has the engine make checkpoints, if there is a place for them. The place is opened before the run, so that one that cannot be
+// used is known at once.
+func (a *app) addCheckpoints(ctx context.Context, cfg *actors.Config, o runOptions, store control.ControlStore) (closing func() error, err error) {
+	if o.place() == "" {
+		return func() error { return nil }, nil
+	}
+	blobs, closing, err := a.openBlobs(ctx, o, store)
+	if err != nil {
+		return nil, err
+	}
+	if wrapBlobs != nil {
+		blobs = wrapBlobs(blobs)
+	}
+	cfg.Checkpointer = &checkpoint.Saver{Store: store, Blobs: blobs, Plan: cfg.Plan, Keep: checkpoint.DefaultKeep, Grace: checkpoint.DefaultGrace}
+	if cfg.CheckpointEvery = o.checkpointEvery; cfg.CheckpointEvery == 0 {
+		cfg.CheckpointEvery = atEndOnly
+	}
+	cfg.OnCheckpoint = func(p control.Pointer, err error) {
+		if err != nil {
+			a.notice("weir: no checkpoint was made, the run goes on: %s\n", printable(err.Error()))
+			return
+		}
+		a.log.Info("checkpoint", "run", p.RunID, "epoch", p.Epoch, "blobs", p.Blobs, "bytes", p.Bytes, "new", p.NewBytes)
+	}
+	return closing, nil
+}
+
+func (a *app) openBlobs(ctx context.Context, o runOptions, store control.ControlStore) (checkpoint.Blobs, func() error, error) {
+	if o.place() == inStore {
+		return nil, nil, codes.New(codes.ConfigInvalid, "--checkpoints store: this store keeps no blobs; name a folder")
+	}
+	id, err := store.StoreID(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := dir.OpenOwned(o.place(), id)
+	if err != nil {
+		return nil, nil, err
+	}
+	strange, err := d.Strangers()
+	if err != nil {
+		_ = d.Close() // the reason to give up says more
+		return nil, nil, err
+	}
+	if len(strange) > 0 {
+		a.notice("weir: the folder of checkpoints %s holds %d files that are not weir's, such as %s; they are left alone\n", printable(o.place()), len(strange), printable(strange[0]))
+	}
+	return d, d.Close, nil
 }

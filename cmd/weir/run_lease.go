@@ -72,6 +72,9 @@ func (a *app) newTerm(store control.ControlStore) *term { return &term{app: a, s
 // Acquire is control.Leases'.
 func (t *term) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (control.Lease, error) {
 	l, err := t.store.Acquire(ctx, name, owner, ttl)
+	if err == nil {
+		t.rest() // the run goes on, and renews it
+	}
 	t.note(l, err)
 	return l, err
 }
@@ -149,31 +152,46 @@ func (t *term) verify(ctx context.Context) func() error {
 		t.mu.Lock()
 		l, kept := t.lease, t.kept
 		t.mu.Unlock()
-		if l.Token == 0 {
-			return nil // not fenced
-		}
 		if !kept {
 			return codes.New(codes.StreamFenceStale, "the lease %q was lost before the results were written", l.Name)
 		}
 		err := t.store.Fenced(ctx, l)
-		if codes.Has(err, codes.StaleFence) {
+		switch {
+		case codes.Has(err, codes.StaleFence):
 			return codes.New(codes.StreamFenceStale, "the results were not written: %w", err)
+		case err == nil && !time.Now().Before(t.deadline()):
+			return codes.New(codes.StreamFenceStale, "the results were not written: the answer of the store came after the lease had run out")
 		}
 		return err
 	}
 }
 
-// end gives the lease back, if it is still ours.
-func (t *term) end(ctx context.Context) {
+// deadline is the end of the lease by our own clock.
+func (t *term) deadline() time.Time {
 	t.mu.Lock()
-	l, kept := t.lease, t.kept
+	defer t.mu.Unlock()
+	return t.lease.Deadline
+}
+
+// rest ends the renewals, and says whether the lease was kept.
+func (t *term) rest() (l control.Lease, kept bool) {
+	t.mu.Lock()
+	l, kept = t.lease, t.kept
 	t.kept = false
 	t.mu.Unlock()
+	if kept {
+		t.cancel()
+		t.beat.Wait()
+	}
+	return l, kept
+}
+
+// end gives the lease back, if it is still ours.
+func (t *term) end(ctx context.Context) {
+	l, kept := t.rest()
 	if !kept {
 		return
 	}
-	t.cancel()
-	t.beat.Wait()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	if err := t.store.Release(ctx, l); err != nil {

@@ -27,11 +27,11 @@ func openRunStore(ctx context.Context, o runOptions, hook func(step string) erro
 		if err != nil {
 			return nil, err
 		}
-		store, err = sqlite.Open(ctx, sqlite.Config{Path: st.Path, Now: now})
+		store, err = sqlite.Open(ctx, sqlite.Config{Path: st.Path, Now: now, Hook: hook})
 		if err != nil {
 			return nil, err
 		}
-	} else if store, err = postgres.Open(ctx, postgres.Config{URL: text, TTL: o.ttl}); err != nil {
+	} else if store, err = postgres.Open(ctx, postgres.Config{URL: text, TTL: o.ttl, Hook: hook}); err != nil {
 		return nil, err
 	}
 	if wrapStore != nil {

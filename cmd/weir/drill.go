@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/internal/atomicfile"
+	drills "github.com/weirstream/weir/internal/drill"
+	"github.com/weirstream/weir/record"
+)
+
+// drillOptions are the flags of weir drill.
+type drillOptions struct {
+	drills.Config
+	report string
+	keep   bool
+}
+
+// wrapDrill lets a test change a drill.
+var wrapDrill func(*drills.Config)
+
+func (a *app) drillCommand() *cobra.Command {
+	var o drillOptions
+	cmd := &cobra.Command{
+		Use:   "drill",
+		Short: "Prove the promises with real processes that are stopped, killed and woken",
+		Long: "Runs daemons of this program over a topic and fails them on purpose: an intruder, an owner that stalls and wakes, SIGKILL at every failpoint,\n" +
+			"SIGSTOP inside the transaction of a commit, a hand-over, twins with one owner id, a wrong clock, a restored checkpoint. A reader of its own\n" +
+			"watches the store meanwhile. Each check is printed as PASS or FAIL with its evidence; exit 0, or 4 when one did not hold or a fault did not happen.\n" +
+			"Without --store and --brokers it needs nothing installed and leaves nothing behind. On a store or broker that is given, its runs (drill-ID-…)\n" +
+			"and topics (PREFIX-ID-…) stay. With --records it is one long run with an owner, a stand-by and --faults failpoints.",
+		Example: "  weir drill\n  weir drill --store env:WEIR_STORE --brokers 127.0.0.1:9092 --topic-prefix drill --json --report drill.json\n" +
+			"  weir drill --records 100000 --partitions 4 --faults 12",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return a.drill(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Store, "store", "", "store: sqlite:PATH, postgres://…, env:NAME or file:PATH (default: temporary SQLite files)")
+	f.StringVar(&o.Brokers, "brokers", "", "broker addresses, HOST:PORT, separated by commas (default: an embedded broker in its own process)")
+	f.StringVar(&o.TopicPrefix, "topic-prefix", "weir-drill", "start of the names of the topics that are made")
+	f.DurationVar(&o.TTL, "ttl", 6*time.Second, "lease of the parts with an owner and a next one; the many-failpoints parts take 2 s, or this if it is shorter")
+	f.Int64Var(&o.Records, "records", 0, "run the long drill, over a generated topic of this many records")
+	f.Int32Var(&o.Partitions, "partitions", 4, "with --records: partitions of the topic")
+	f.IntVar(&o.Faults, "faults", 12, "with --records: failpoints that kill; half as many stop")
+	f.StringVar(&o.report, "report", "", "write the report here, as canonical JSON")
+	f.BoolVar(&o.keep, "keep", false, "keep the folder with stores, results and the log of every process")
+	f.StringSliceVar(&o.Only, "only", nil, "run these parts only, such as owners or effect")
+	return cmd
+}
+
+func (o *drillOptions) check() error {
+	switch {
+	case o.Records < 0 || o.Faults < 1 || o.Partitions < 1:
+		return usagef("--records must not be negative, and --faults and --partitions must be at least 1")
+	case o.Records > 0 && o.Records < 1000:
+		return usagef("--records must be at least 1000: every failpoint needs its share")
+	case o.Brokers != "" && addresses(o.Brokers) == nil:
+		return usagef("--brokers %q has an empty address: write HOST:PORT, separated by commas", o.Brokers)
+	case o.TTL < 2*minTTL || o.TTL > time.Hour:
+		return codes.New(codes.ConfigInvalid, "--ttl %s is not between %s and 1h", o.TTL, 2*minTTL)
+	}
+	return nil
+}
+
+func (a *app) drill(ctx context.Context, o drillOptions) error {
+	var err error
+	if o.Self, err = os.Executable(); err != nil {
+		return codes.New(codes.Internal, "the drill does not find its own program: %w", err)
+	}
+	if err := writable(o.report); err != nil {
+		return err
+	}
+	if o.Store, err = dereference(o.Store); err != nil {
+		return err
+	}
+	if o.Dir, err = os.MkdirTemp("", "weir-drill-"); err != nil {
+		return codes.New(codes.OutputUnwritable, "a temporary folder: %w", err)
+	}
+	o.Logger = a.quiet()
+	o.Open = func(ctx context.Context, store string) (control.ControlStore, error) { return openStore(ctx, store) }
+	if !a.json {
+		o.OnCheck = func(c drills.Check) { a.printf("%s\n", printable(c.String())) }
+	}
+	if wrapDrill != nil {
+		wrapDrill(&o.Config)
+	}
+	report, err := drills.Run(ctx, o.Config)
+	if !o.keep {
+		report.Logs = ""
+		defer os.RemoveAll(o.Dir)
+	}
+	if err != nil {
+		return err
+	}
+	return a.drilled(report, o)
+}
+
+// drilled tells how the drill ended.
+func (a *app) drilled(r *drills.Report, o drillOptions) error {
+	doc := r.Document()
+	if o.report != "" {
+		text, err := record.AppendJSON(nil, doc)
+		if err != nil {
+			return codes.New(codes.Internal, "the report cannot be written as JSON: %w", err)
+		}
+		if err := atomicfile.Write(o.report, append(text, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	failed := r.Failed() > 0 || r.Fired() < len(r.Planned)
+	if a.json {
+		if err := a.document(doc); err != nil {
+			return err
+		}
+	} else {
+		a.printf("\n%d of %d checks passed, %d of %d faults happened, in %.1f s\n", len(r.Checks)-r.Failed(), len(r.Checks), r.Fired(), len(r.Planned), r.Took.Seconds())
+		if o.keep {
+			a.printf("everything is in %s\n", o.Dir)
+		}
+	}
+	if !failed {
+		return nil
+	}
+	a.notice("weir: %s: %d checks did not hold, %d faults did not happen\n", codes.DrillFailed.Name, r.Failed(), len(r.Planned)-r.Fired())
+	return outcome(codes.DrillFailed.Exit)
+}

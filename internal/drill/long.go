@@ -1,0 +1,7 @@
+package drill
+
+import "context"
+
+var longFlow []byte
+
+func (d *drill) long(ctx context.Context) error { return nil }

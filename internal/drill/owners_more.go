@@ -1,0 +1,192 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+)
+
+// begin publishes the first copies to a new topic, and starts an owner that has committed them when it returns.
+func (p *part) begin(ctx context.Context, o options) (t *topic, a *process, before control.RunState, err error) {
+	if t, err = p.newTopic(ctx, p.name, goldenPartitions); err != nil {
+		return nil, nil, before, err
+	}
+	p.on(t)
+	if err = t.publish(ctx, copiesBefore); err == nil {
+		if a, err = p.weir("a", o); err == nil {
+			before, err = p.committed(ctx, a, copiesBefore*goldenArrivals)
+		}
+	}
+	if err != nil {
+		t.close()
+	}
+	return t, a, before, err
+}
+
+// handover: the owner is told to end, and the stand-by goes on at once.
+func (p *part) handover(ctx context.Context) error {
+	t, a, before, err := p.begin(ctx, options{daemon: true})
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	b, err := p.weir("b", options{standby: true})
+	if err != nil {
+		return err
+	}
+	if err := p.waiting(ctx, b); err != nil {
+		return err
+	}
+	held, err := p.lease(ctx)
+	if err != nil {
+		return err
+	}
+	told := time.Now()
+	err = a.signal(sigTerm)
+	p.fault(Fault{Part: p.name, Kind: "SIGTERM", At: "outside", Epoch: before.Epoch, Fired: err == nil})
+	if err != nil {
+		return err
+	}
+	taken, err := p.owned(ctx, b, 2, p.ttl+patience)
+	if err != nil {
+		return err
+	}
+	took := time.Since(told)
+	p.promise(took <= grace, "B owns the run within a second of the owner being told to end", "%s", took.Round(time.Millisecond))
+	p.promise(taken.Until.Add(-p.ttl).Before(held.Until), "B does not wait for the lease to run out", "it would have run out at %s, B's term began at %s", hms(held.Until), hms(taken.Until.Add(-p.ttl)))
+	p.figure("planned_handover", took)
+	if err := a.wait(ctx, patience); err != nil {
+		return err
+	}
+	p.promise(a.code() == 0, "the owner that is told to end ends with exit code 0", "%s after %s", a.how(), a.ended.Sub(told).Round(time.Millisecond))
+	_, said, ok := a.when("released")
+	p.promise(ok, "it gives the lease back", "%s", or(said, tail(a.said())))
+	if err := t.publish(ctx, goldenTimes-copiesBefore); err != nil {
+		return err
+	}
+	if _, err := p.committed(ctx, b, goldenRecords); err != nil {
+		return err
+	}
+	p.resumed(b, "B", before)
+	return p.golden(ctx, b, 2)
+}
+
+// twins: two processes have the same owner id, so the store takes them for one. The journal's compare-and-set is what keeps them apart.
+func (p *part) twins(ctx context.Context) error {
+	same := []string{"WEIR_DRILL_OWNER=twin-" + p.id}
+	t, a, _, err := p.begin(ctx, options{env: same})
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	b, err := p.weir("b", options{env: same})
+	if err != nil {
+		return err
+	}
+	err = poll(ctx, patience, func() (bool, error) {
+		_, _, ok := b.when("msg=running")
+		return ok, p.alive(b, nil)
+	}, "the second of the twins runs")
+	p.fault(Fault{Part: p.name, Kind: "TWIN", At: "owner id", Fired: err == nil})
+	if err != nil {
+		return err
+	}
+	if err := t.publish(ctx, goldenTimes-copiesBefore); err != nil {
+		return err
+	}
+	return p.apart(ctx, a, b)
+}
+
+// apart: at most one of the twins finishes; a third owner, with an id of its own, finishes if none does.
+func (p *part) apart(ctx context.Context, twins ...*process) error {
+	var winner *process
+	for _, twin := range twins {
+		if err := twin.wait(ctx, patience); err != nil {
+			return err
+		}
+		_, said, _ := twin.when("weir: ", "_")
+		switch twin.code() {
+		case 0:
+			p.promise(winner == nil, "at most one of two processes with one owner id finishes", "%s: %s", twin.name, twin.how())
+			winner = twin
+		case codes.ExitFenced:
+			_, conflict, ok := twin.when("JOURNAL_CONFLICT")
+			if !ok {
+				_, conflict, ok = twin.when("STREAM_FENCE_OBSOLETO")
+			}
+			p.promise(ok, "a twin that lost is told so", "%s", or(conflict, said))
+		default:
+			_, finished, ok := twin.when("RUN_FINISHED")
+			p.promise(ok, "a twin that came too late is told so", "%s: %s", twin.how(), or(finished, said))
+		}
+	}
+	token := control.FenceToken(1)
+	if winner == nil {
+		l, err := p.lease(ctx)
+		if err != nil {
+			return err
+		}
+		token = l.Token + 1
+		if winner, err = p.weir("c", options{standby: true}); err != nil {
+			return err
+		}
+	}
+	if err := winner.wait(ctx, patience); err != nil {
+		return err
+	}
+	s, _, err := p.state(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Status == control.RunFinished && s.Fence < token {
+		// A twin had finished the run, and lost the lease before it could write the document: C has written it.
+		p.promise(true, "the run that a twin has finished is not run again", "fence %d, token of the document %d", s.Fence, token)
+		return p.document(winner, token)
+	}
+	return p.golden(ctx, winner, token)
+}
+
+// clockAhead is how far the clock of the clock part is off.
+const clockAhead = 2 * time.Minute
+
+// clock: the clock of the second process is two minutes ahead. PostgreSQL judges leases by its own clock: nothing changes. SQLite has no clock
+// but that of the processes: the second one takes a lease that has not run out, and the first is refused. Nothing is lost either way.
+func (p *part) clock(ctx context.Context) error {
+	t, a, before, err := p.begin(ctx, options{})
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	ahead := []string{fmt.Sprintf("WEIR_DRILL_CLOCK=%s", clockAhead)}
+	b, err := p.weir("b", options{env: ahead})
+	if err != nil {
+		return err
+	}
+	p.fault(Fault{Part: p.name, Kind: "CLOCK", At: "+" + clockAhead.String(), Epoch: before.Epoch, Fired: true})
+	if p.kind != control.StoreSQLite {
+		if err := p.refused(ctx, b, "B, whose clock is two minutes ahead,", "STREAM_LEASE_OCUPADO"); err != nil {
+			return err
+		}
+		if err := t.publish(ctx, goldenTimes-copiesBefore); err != nil {
+			return err
+		}
+		return p.golden(ctx, a, 1)
+	}
+	if _, err := p.owned(ctx, b, 2, patience); err != nil {
+		return err
+	}
+	if err := p.refused(ctx, a, "A, which is overtaken by a clock,", "STREAM_FENCE_OBSOLETO"); err != nil {
+		return err
+	}
+	if err := t.publish(ctx, goldenTimes-copiesBefore); err != nil {
+		return err
+	}
+	if _, err := p.committed(ctx, b, goldenRecords); err != nil {
+		return err
+	}
+	p.resumed(b, "B", before)
+	return p.golden(ctx, b, 2)
+}

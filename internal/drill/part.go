@@ -1,0 +1,345 @@
+package drill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+)
+
+// part is one part of the drill: a run of its own in a store that it may share.
+type part struct {
+	*drill
+	name, run, topic string
+	dir              string
+	storeText        string
+	eyes             control.ControlStore
+	watch            *watcher
+	ttl              time.Duration
+	// more arguments of every process of the part.
+	more []string
+}
+
+// watchEvery is how often the reader looks.
+const watchEvery = 50 * time.Millisecond
+
+// plan is one part to be played.
+type plan struct {
+	name string
+	ttl  time.Duration
+	play func(p *part, ctx context.Context) error
+}
+
+// planned are the parts of the drill.
+func (d *drill) planned() []plan {
+	all := []plan{
+		{"owners", d.TTL, (*part).owners},
+		{"kill", d.TTL, (*part).kill},
+		{"zombie", d.ShortTTL, (*part).zombie},
+		{"deaf", d.ShortTTL, (*part).deaf},
+		{"effect", d.ShortTTL, (*part).effect},
+		{"shot", d.ShortTTL, (*part).shot},
+		{"handover", d.TTL, (*part).handover},
+		{"twins", d.ShortTTL, (*part).twins},
+		{"clock", d.ShortTTL, (*part).clock},
+		{"restore", d.ShortTTL, (*part).restore},
+	}
+	points := d.points()
+	for i := range lanes {
+		var mine []string
+		for k := i; k < len(points); k += lanes {
+			mine = append(mine, points[k])
+		}
+		all = append(all, plan{fmt.Sprintf("points%d", i+1), d.ShortTTL, func(p *part, ctx context.Context) error { return p.lane(ctx, mine) }})
+	}
+	return slices.DeleteFunc(all, func(one plan) bool { return len(d.Only) > 0 && !slices.Contains(d.Only, one.name) })
+}
+
+// parts runs all parts side by side.
+func (d *drill) parts(ctx context.Context) error {
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for _, one := range d.planned() {
+		group.Go(func() {
+			if err := d.play(ctx, one); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// play runs one part. An error that is one of the drill's promises is a check that did not hold; only what keeps the drill itself from going on
+// is returned.
+func (d *drill) play(ctx context.Context, one plan) error {
+	p := &part{drill: d, name: one.name, run: fmt.Sprintf("drill-%s-%s", d.id, one.name), dir: filepath.Join(d.Dir, one.name), ttl: one.ttl}
+	if err := p.open(ctx); err != nil {
+		return err
+	}
+	defer p.eyes.Close()
+	err := one.play(p, ctx)
+	p.watch.close(context.WithoutCancel(ctx))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	p.promise(err == nil, "the part goes through to its end", "%s", orOK(err))
+	p.seen()
+	return nil
+}
+
+func orOK(err error) string {
+	if err == nil {
+		return "it did"
+	}
+	return err.Error()
+}
+
+// open makes the part's folder and opens its store twice: for the drill, and for the reader.
+func (p *part) open(ctx context.Context) error {
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return codes.New(codes.OutputUnwritable, "the folder of the drill: %w", err)
+	}
+	p.storeText = p.Store
+	if p.kind == control.StoreSQLite {
+		p.storeText += "." + p.name
+	}
+	var err error
+	if p.eyes, err = p.Open(ctx, p.storeText); err != nil {
+		return err
+	}
+	reader, err := p.Open(ctx, p.storeText)
+	if err == nil {
+		p.watch, err = newWatcher(ctx, p.drill, reader, watchEvery)
+	}
+	if err != nil {
+		_ = p.eyes.Close() // the reason to give up says more
+	}
+	return err
+}
+
+// promise notes a check of this part.
+func (p *part) promise(ok bool, what, evidence string, args ...any) bool {
+	return p.check(p.name, ok, what, evidence, args...)
+}
+
+// seen turns what the reader saw into checks.
+func (p *part) seen() {
+	w := p.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, kind := range seeing {
+		if kind == seePointers && w.blobs == nil {
+			continue
+		}
+		evidence := fmt.Sprintf("%d readings, %d new epochs, %d outputs, %d checkpoints seen", w.tally.readings, w.tally.epochs, w.tally.rows, w.tally.pointers)
+		if wrong := w.wrong[kind]; len(wrong) > 0 {
+			evidence = strings.Join(wrong, "; ")
+		}
+		p.promise(len(w.wrong[kind]) == 0, "reader: "+kind, "%s", evidence)
+	}
+	p.promise(w.tally.epochs > 0, "reader: it has seen the run advance", "%d new epochs in %d readings", w.tally.epochs, w.tally.readings)
+}
+
+// on sets the topic of the part's run, and has the reader watch it.
+func (p *part) on(t *topic) {
+	p.topic = t.name
+	p.watch.add(p.run, t.name)
+}
+
+// options of one process.
+type options struct {
+	// points are failpoints, as WEIR_FAILPOINTS has them; env more of the environment.
+	points string
+	env    []string
+	// standby, daemon: without an end. run is another run id.
+	standby, daemon bool
+	run             string
+	more            []string
+}
+
+// weir starts a daemon of this part's run.
+func (p *part) weir(name string, o options) (*process, error) {
+	run := p.run
+	if o.run != "" {
+		run = o.run
+	}
+	args := []string{"run", p.flowFile(), "--brokers", p.brokers, "--topic", p.topic, "--group", run, "--run-id", run, "--store", "env:" + storeEnv,
+		"--ttl", p.ttl.String(), "--json", "--verbose"}
+	if !o.daemon {
+		args = append(args, "--once-n", fmt.Sprint(p.report.Records), "--emit", p.emitFile(name))
+	}
+	if o.standby {
+		args = append(args, "--standby")
+	}
+	more := p.more
+	if more == nil {
+		more = []string{"--epoch", "100ms", "--epoch-records", "10", "--fetch", "4"}
+	}
+	args = append(append(args, more...), o.more...)
+	env := append([]string{storeEnv + "=" + p.storeText}, o.env...)
+	if o.points != "" {
+		env = append(env, "WEIR_FAILPOINTS="+o.points)
+	}
+	return p.fleet.start(p.name+"-"+name, env, args...)
+}
+
+func (p *part) emitFile(name string) string { return filepath.Join(p.dir, name+".emit.json") }
+
+// state is the journal of the part's run; ok is false when there is none.
+func (p *part) state(ctx context.Context) (s control.RunState, ok bool, err error) {
+	return stateOf(ctx, p.eyes, p.run)
+}
+
+func stateOf(ctx context.Context, store control.ControlStore, run string) (s control.RunState, ok bool, err error) {
+	err = store.(control.Checkpoints).Snapshot(ctx, run, func(v control.JournalView) error {
+		s = v.State()
+		return nil
+	})
+	if codes.Has(err, codes.RunUnknown) {
+		return s, false, nil
+	}
+	return s, err == nil, err
+}
+
+func records(s control.RunState) (n int64) {
+	for _, c := range s.Cuts {
+		n += c.Counts.Records
+	}
+	return n
+}
+
+func (p *part) lease(ctx context.Context) (control.LeaseInfo, error) {
+	l, _, err := p.eyes.LookupLease(ctx, control.StreamLease(p.run))
+	return l, err
+}
+
+// committed waits until so many records are committed, while a process runs.
+func (p *part) committed(ctx context.Context, by *process, n int64) (s control.RunState, err error) {
+	err = poll(ctx, patience, func() (ok bool, err error) {
+		if s, ok, err = p.state(ctx); err != nil || !ok || records(s) < n {
+			return false, p.alive(by, err)
+		}
+		return true, nil
+	}, "%d records are committed by %s", n, by.name)
+	return s, err
+}
+
+// patience is how long the drill waits for what has no bound of its own, on a busy machine.
+const patience = 60 * time.Second
+
+// alive is err, or that a process which is needed has ended.
+func (p *part) alive(by *process, err error) error {
+	if err == nil && !by.running() {
+		return fmt.Errorf("process %s (pid %d) ended too early, %s; it said:\n%s", by.name, by.pid, by.how(), tail(by.said()))
+	}
+	return err
+}
+
+// owned waits until the lease is under a token, and returns it as it was seen first.
+func (p *part) owned(ctx context.Context, by *process, token control.FenceToken, within time.Duration) (l control.LeaseInfo, err error) {
+	err = poll(ctx, within, func() (bool, error) {
+		l, err = p.lease(ctx)
+		if err == nil && l.Token >= token {
+			return true, nil
+		}
+		return false, p.alive(by, err)
+	}, "%s owns the run under token %d", by.name, token)
+	return l, err
+}
+
+// waiting waits until a process stands by.
+func (p *part) waiting(ctx context.Context, by *process) error {
+	return poll(ctx, patience, func() (bool, error) {
+		_, _, ok := by.when("standing by")
+		return ok, p.alive(by, nil)
+	}, "%s stands by", by.name)
+}
+
+// fires waits until the failpoint of a process has fired, and notes the fault. For a stop the process then stands still, for a kill it has ended.
+func (p *part) fires(ctx context.Context, by *process, at, action string) error {
+	kind := map[string]string{"stop": "SIGSTOP", "kill": "SIGKILL", "panic": "PANIC"}[action]
+	var f fired
+	err := poll(ctx, patience, func() (ok bool, err error) {
+		f, ok = by.fault()
+		if !ok {
+			return false, p.alive(by, nil)
+		}
+		return true, nil
+	}, "failpoint %s of %s fires", at, by.name)
+	if err == nil && action == "stop" {
+		err = by.frozen(ctx)
+	}
+	if err == nil && action == "kill" {
+		err = by.wait(ctx, patience)
+	}
+	p.fault(Fault{Part: p.name, Kind: kind, At: at, Epoch: f.Epoch, Fired: err == nil && f.Failpoint == at && f.Action == action})
+	return err
+}
+
+// refused checks a process that must not own the run: exit code, code, no results.
+func (p *part) refused(ctx context.Context, by *process, who, code string) error {
+	if err := by.wait(ctx, patience); err != nil {
+		return err
+	}
+	p.promise(by.code() == codes.ExitFenced, who+" ends with exit code 7", "%s", by.how())
+	_, said, ok := by.when("weir: " + code)
+	p.promise(ok, who+" is refused with "+code, "%s", or(said, tail(by.said())))
+	p.noEmit(by, who)
+	return nil
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// noEmit checks that a process has published nothing.
+func (p *part) noEmit(by *process, who string) {
+	path := p.emitFile(strings.TrimPrefix(by.name, p.name+"-"))
+	_, err := os.Stat(path)
+	p.promise(errors.Is(err, os.ErrNotExist), who+" writes no emit document", "%s: %v", filepath.Base(path), orText(err, "it is there"))
+}
+
+func orText(err error, text string) string {
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// emitted is what is judged of an emit document.
+type emitted struct {
+	Events     []string         `json:"events"`
+	ValuesHash string           `json:"values_hash"`
+	Consumed   int64            `json:"consumed"`
+	Filtered   int64            `json:"filtered"`
+	Omitted    int64            `json:"omitted"`
+	Duplicates int64            `json:"duplicates_skipped"`
+	Late       int64            `json:"late"`
+	Future     int64            `json:"future"`
+	Positions  map[string]int64 `json:"positions"`
+	FenceToken uint64           `json:"fence_token"`
+}
+
+func readEmit(path string) (e emitted, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return e, err
+	}
+	return e, json.Unmarshal(text, &e)
+}
