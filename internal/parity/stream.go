@@ -177,21 +177,15 @@ func FromJournal(ctx context.Context, job Job, path, run string) (Outcome, error
 }
 
 func fromStore(ctx context.Context, job Job, journal *sqlite.Store, run string) (Outcome, error) {
-	runs, err := journal.Runs(ctx)
+	var state control.RunState
+	err := journal.Snapshot(ctx, run, func(v control.JournalView) error {
+		state = v.State()
+		return nil
+	})
 	if err != nil {
 		return Outcome{}, err
 	}
-	for _, r := range runs {
-		if r.Header.RunID != run {
-			continue
-		}
-		state, err := journal.OpenRun(ctx, r.Header)
-		if err != nil && !codes.Has(err, codes.RunFinished) {
-			return Outcome{}, err
-		}
-		return job.outcome(ctx, journal, run, state)
-	}
-	return Outcome{}, codes.New(codes.Internal, "the journal has no run %q", run)
+	return job.outcome(ctx, journal, run, state)
 }
 
 func (job Job) outcome(ctx context.Context, journal *sqlite.Store, run string, state control.RunState) (Outcome, error) {
