@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,24 +13,64 @@ import (
 	"github.com/weirstream/weir/control"
 )
 
-// Acquire is control.Leases'. A take-over that an effect of the old term holds up for longer than half a term is LeaseHeld, too.
+const callAcquire = `SELECT token, lease_until FROM weir.acquire($1, $2, $3, $4)`
+
+// Acquire is control.Leases'. A take-over that an effect of the old term holds up for longer than half a term ends the connections of those that
+// have gone silent, and tries once more; what is still in the way then works, and is LeaseHeld.
 func (s *Store) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (control.Lease, error) {
 	if err := control.CheckAcquire(name, owner, ttl); err != nil {
 		return control.Lease{}, err
 	}
 	row := control.LeaseRow{Name: name, Owner: owner}
 	var sent time.Time
-	err := s.write(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	acquire := func(ctx context.Context, conn *pgx.Conn) error {
 		sent = s.cfg.now()
-		return conn.QueryRow(ctx, `SELECT token, lease_until FROM weir.acquire($1, $2, $3, $4)`, name, owner, ttl, s.lockMillis(ttl)).Scan(&row.Token, &row.Until)
-	})
-	if stateOf(err) == "55P03" {
+		return conn.QueryRow(ctx, callAcquire, name, owner, ttl, s.lockMillis(ttl)).Scan(&row.Token, &row.Until)
+	}
+	err := s.write(ctx, acquire)
+	if stateOf(err) == lockTimeout {
+		err = s.write(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			return s.withoutSilent(ctx, conn, func() error { return acquire(ctx, conn) })
+		})
+	}
+	if stateOf(err) == lockTimeout {
 		return control.Lease{}, codes.New(codes.LeaseHeld, "lease %q has expired, and an effect of its last term is still running; the server ends it soon", name)
 	}
 	if err != nil {
 		return control.Lease{}, s.fail(ctx, fmt.Sprintf("acquire lease %q", name), refusal(err, control.Lease{Name: name}))
 	}
 	return row.Granted(sent, ttl), nil
+}
+
+// lockTimeout is the SQLSTATE of a lock that was not to be had in time.
+const lockTimeout = "55P03"
+
+// endSilent ends those who keep $1 waiting for a lock while the server waits for their client. The server's time-out for transactions that stand
+// still does not see a client that stops in the middle of what it sends.
+const endSilent = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids($1)) AND wait_event = 'ClientRead' AND usename = current_user`
+
+// withoutSilent runs fn on a connection, and until it returns ends those of the same login that keep it waiting and have gone silent.
+func (s *Store) withoutSilent(ctx context.Context, conn *pgx.Conn, fn func() error) error {
+	var pid int32
+	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	var watcher sync.WaitGroup
+	defer watcher.Wait()
+	defer stop()
+	watcher.Go(func() {
+		again := time.NewTicker(20 * time.Millisecond)
+		defer again.Stop()
+		for watching.Err() == nil {
+			_, _ = s.pool.Exec(watching, endSilent, pid) // without it fn runs into its time-out
+			select {
+			case <-again.C:
+			case <-watching.Done():
+			}
+		}
+	})
+	return fn()
 }
 
 // Renew is control.Leases'.

@@ -185,14 +185,18 @@ func TestTrapStoppedInsideTransaction(t *testing.T) {
 		t.Errorf("%d publications of the zombie", n)
 	}
 
-	naive := begun(t, db.Runtime) // as a client that sets no time-outs
+	naive, next := begun(t, db.Runtime), pgtest.Connect(t, db.Runtime) // as clients that set no time-outs, or no others
 	run(t, naive, `SELECT weir.hold('job', 'b', 2)`)
 	run(t, super, `UPDATE weir.leases SET until = clock_timestamp()`)
-	if _, err := s.Acquire(t.Context(), "job", "c", ttl); !codes.Has(err, codes.LeaseHeld) {
+	run(t, next, `SELECT set_config('lock_timeout', $1, false)`, millis(ttl))
+	if _, err := next.Exec(t.Context(), callAcquire, "job", "c", time.Hour, ""); stateOf(err) != lockTimeout {
 		t.Errorf("negative control: without the time-out the take-over is told %v", err)
 	}
 	if n := one[int](t, super, `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`, int(naive.PgConn().PID())); n != 1 {
 		t.Error("negative control: the naive holder was ended")
+	}
+	if took := acquired(t, s, "job", "c", time.Hour); took.Token != 3 { // a store ends even that one
+		t.Errorf("token %d", took.Token)
 	}
 }
 

@@ -1,0 +1,342 @@
+package postgres
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/control/controltest"
+	"github.com/weirstream/weir/internal/pgtest"
+)
+
+// stream is a run of the tests of fences: its lease, and what its epochs hold.
+var stream = controltest.Workload{Seed: 11, RunID: "run", Partitions: 2, Rows: 5, Blob: 2000}
+
+// owned takes the lease of the run and opens it.
+func owned(t *testing.T, s *Store, owner string, ttl time.Duration) (control.Lease, control.Journal) {
+	t.Helper()
+	l := acquired(t, s, control.StreamLease(stream.RunID), owner, ttl)
+	j := s.Under(l)
+	if _, err := j.OpenRun(t.Context(), stream.Header()); err != nil {
+		t.Fatal(err)
+	}
+	return l, j
+}
+
+// commitEpochs commits epochs of the workload.
+func commitEpochs(t *testing.T, j control.Journal, w controltest.Workload, from, to uint64) {
+	t.Helper()
+	for e := from; e <= to; e++ {
+		if err := j.Commit(t.Context(), w.Commit(e)); err != nil {
+			t.Fatalf("epoch %d: %v", e, err)
+		}
+	}
+}
+
+// mustHold fails unless a run holds exactly what it must at an epoch.
+func mustHold(t *testing.T, j control.Journal, w controltest.Workload, epoch uint64) {
+	t.Helper()
+	if at, err := w.Check(t.Context(), j); err != nil || at != epoch {
+		t.Fatalf("stands at epoch %d, %v; want %d", at, err, epoch)
+	}
+}
+
+func expire(t *testing.T, super *pgx.Conn) {
+	t.Helper()
+	run(t, super, `UPDATE weir.leases SET until = clock_timestamp() - interval '1 ms'`)
+}
+
+// The same owner id that takes the lease again is another term: the old one writes nothing, and the run remembers the highest token.
+func TestFencedTerms(t *testing.T) {
+	t.Parallel()
+	db := place(t)
+	s, super := open(t, db, Config{}), pgtest.Connect(t, db.Super)
+	_, old := owned(t, s, "same", time.Hour)
+	commitEpochs(t, old, stream, 1, 2)
+	expire(t, super)
+	l, j := owned(t, open(t, db, Config{}), "same", time.Hour)
+	if l.Token != 2 {
+		t.Fatalf("token %d, want 2", l.Token)
+	}
+	if err := old.Commit(t.Context(), stream.Commit(3)); !codes.Has(err, codes.StaleFence) || !control.Refused(err) {
+		t.Errorf("the old term: %v", err)
+	}
+	if _, err := old.OpenRun(t.Context(), stream.Header()); !codes.Has(err, codes.StaleFence) {
+		t.Errorf("the old term opens: %v", err)
+	}
+	if err := s.Commit(t.Context(), stream.Commit(3)); !codes.Has(err, codes.StaleFence) {
+		t.Errorf("without a lease: %v", err)
+	}
+	mustHold(t, j, stream, 2)
+	commitEpochs(t, j, stream, 3, 3)
+	mustHold(t, j, stream, 3)
+	if state, err := j.OpenRun(t.Context(), stream.Header()); err != nil || state.Fence != 2 {
+		t.Errorf("fence %d, %v", state.Fence, err)
+	}
+}
+
+// Leases that have gone back, by a restored backup: the run has seen a higher token than the store gives out, and nobody writes.
+func TestFenceRegression(t *testing.T) {
+	t.Parallel()
+	db := place(t)
+	s, super := open(t, db, Config{}), pgtest.Connect(t, db.Super)
+	run(t, super, `INSERT INTO weir.leases (name, owner, fence_token, until, acquired) VALUES ($1, 'x', 6, clock_timestamp(), clock_timestamp())`, control.StreamLease(stream.RunID))
+	_, j := owned(t, s, "a", time.Hour)
+	commitEpochs(t, j, stream, 1, 2)
+	run(t, super, `DELETE FROM weir.leases`)
+	l := acquired(t, s, control.StreamLease(stream.RunID), "b", time.Hour)
+	j = s.Under(l)
+	_, openErr := j.OpenRun(t.Context(), stream.Header())
+	_, dropErr := s.DropPointers(t.Context(), l, stream.RunID, []uint64{1})
+	for what, err := range map[string]error{"OpenRun": openErr, "Commit": j.Commit(t.Context(), stream.Commit(3)), "KeepPointer": s.KeepPointer(t.Context(), l, pointerTo(2)), "DropPointers": dropErr} {
+		if !codes.Has(err, codes.FenceRegression) {
+			t.Errorf("%s: %v, want FENCE_REGRESSION", what, err)
+		}
+	}
+	if at := one[string](t, super, `SELECT epoch || '/' || fence FROM weir.journal`); at != "2/7" {
+		t.Errorf("epoch and fence %s", at)
+	}
+}
+
+// stopper stops who writes at a step, as SIGSTOP would.
+type stopper struct {
+	at             string
+	armed          atomic.Bool
+	stopped, again chan struct{}
+}
+
+func newStopper(at string) *stopper {
+	return &stopper{at: at, stopped: make(chan struct{}), again: make(chan struct{})}
+}
+
+func (p *stopper) hook(step string) error {
+	if step == p.at && p.armed.CompareAndSwap(true, false) {
+		close(p.stopped)
+		<-p.again
+	}
+	return nil
+}
+
+// takenOver acquires as a stand-by does, asking again and again, and returns how long that took by the server's clock since the last term began.
+func takenOver(t *testing.T, s *Store, super *pgx.Conn, ttl time.Duration) (control.Lease, time.Duration) {
+	t.Helper()
+	name := control.StreamLease(stream.RunID)
+	began := one[time.Time](t, super, `SELECT acquired FROM weir.leases WHERE name = $1`, name)
+	for {
+		l, err := s.Acquire(t.Context(), name, "b", ttl)
+		if err == nil {
+			return l, one[time.Time](t, super, `SELECT acquired FROM weir.leases WHERE name = $1`, name).Sub(began)
+		}
+		if !codes.Has(err, codes.LeaseHeld) {
+			t.Fatal(err)
+		}
+		run(t, super, `SELECT pg_sleep(0.02)`)
+	}
+}
+
+// An owner that stops inside the transaction of a commit, everything written and the lease held, is ended by the server. The next owner is there
+// within the term, the time-out and a second, and of the old one's epoch nothing stands.
+func TestStoppedInsideCommit(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	db := place(t)
+	super := pgtest.Connect(t, db.Super)
+	for _, cfg := range []time.Duration{ttl, time.Minute} { // by the session's time-outs, or those of the transaction
+		run(t, super, `DELETE FROM weir.leases`)
+		run(t, super, `TRUNCATE weir.journal CASCADE`)
+		p := newStopper("commit")
+		a, b := open(t, db, Config{TTL: cfg, Hook: p.hook}), open(t, db, Config{TTL: cfg})
+		_, zombie := owned(t, a, "a", ttl)
+		commitEpochs(t, zombie, stream, 1, 1)
+		other := stream
+		other.Seed++
+		p.armed.Store(true)
+		wait := after(func() error { return zombie.Commit(t.Context(), other.Commit(2)) })
+		<-p.stopped
+		l, took := takenOver(t, b, super, time.Hour)
+		if bound := ttl + ttl/2 + time.Second; took > bound {
+			t.Errorf("the take-over came after %s, want at most %s", took, bound)
+		}
+		j := b.Under(l)
+		mustHold(t, j, stream, 1)
+		commitEpochs(t, j, stream, 2, 2)
+		close(p.again)
+		// Where nothing of the last flush was sent, it was tried again, and refused.
+		if err := wait(); !codes.Has(err, codes.StoreUnavailable) && !codes.Has(err, codes.StaleFence) {
+			t.Errorf("the old owner: %v", err)
+		}
+		alive(t, a)
+		if err := zombie.Commit(t.Context(), other.Commit(2)); !codes.Has(err, codes.StaleFence) {
+			t.Errorf("the old owner tries again: %v", err)
+		}
+		mustHold(t, j, stream, 2)
+	}
+}
+
+// stuck is a network that lets half of the next large message through and no more: a client that is stopped while it sends.
+type stuck struct {
+	armed          atomic.Bool
+	stopped, again chan struct{}
+}
+
+type stuckConn struct {
+	net.Conn
+	s *stuck
+}
+
+func (s *stuck) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	return &stuckConn{conn, s}, err
+}
+
+func (c *stuckConn) Write(b []byte) (int, error) {
+	if len(b) < 1<<20 || !c.s.armed.CompareAndSwap(true, false) {
+		return c.Conn.Write(b)
+	}
+	if n, err := c.Conn.Write(b[:len(b)/2]); err != nil {
+		return n, err
+	}
+	close(c.s.stopped)
+	<-c.s.again
+	n, err := c.Conn.Write(b[len(b)/2:])
+	return len(b)/2 + n, err
+}
+
+// An owner that stops in the middle of what it sends holds the lease's row, and no time-out of the server sees that: it waits for the rest of a
+// message. The next owner ends it.
+func TestStoppedWhileSending(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	db := place(t)
+	p := &stuck{stopped: make(chan struct{}), again: make(chan struct{})}
+	a, b, super := open(t, db, Config{TTL: ttl, dial: p.dial}), open(t, db, Config{TTL: ttl}), pgtest.Connect(t, db.Super)
+	_, zombie := owned(t, a, "a", time.Hour)
+	commitEpochs(t, zombie, stream, 1, 1)
+	large := stream.Commit(2)
+	large.Partitions[0].Rows.Data = make([]byte, 3<<20)
+	large.Partitions[0].Rows.Count = 1
+	p.armed.Store(true)
+	wait := after(func() error { return zombie.Commit(t.Context(), large) })
+	<-p.stopped
+	expire(t, super)
+	naive := pgtest.Connect(t, db.Runtime)
+	run(t, naive, `SELECT set_config('lock_timeout', '1500', false)`) // longer than a transaction may stand still
+	if _, err := naive.Exec(t.Context(), callAcquire, control.StreamLease(stream.RunID), "naive", time.Hour, ""); stateOf(err) != lockTimeout {
+		t.Errorf("negative control: the server ended it by itself: %v", err)
+	}
+	l, err := b.Acquire(t.Context(), control.StreamLease(stream.RunID), "b", time.Hour)
+	if err != nil || l.Token != 2 {
+		t.Fatalf("take-over: %+v, %v", l, err)
+	}
+	close(p.again)
+	if err := wait(); !codes.Has(err, codes.StoreUnavailable) {
+		t.Errorf("the old owner: %v", err)
+	}
+	mustHold(t, b.Under(l), stream, 1)
+}
+
+// A commit that queues for the lease's row until its term is over is refused, by the clock after the wait; one that queues for longer than
+// half a term gives up. Neither leaves anything.
+func TestCommitQueuesForLease(t *testing.T) {
+	t.Parallel()
+	db := place(t)
+	s, super := open(t, db, Config{}), pgtest.Connect(t, db.Super)
+	_, j := owned(t, s, "a", time.Hour)
+	commitEpochs(t, j, stream, 1, 1)
+	run(t, super, `UPDATE weir.leases SET until = clock_timestamp() + interval '700 ms'`)
+	blocker := begun(t, db.Super)
+	run(t, blocker, `SELECT FROM weir.leases FOR UPDATE`)
+	wait := after(func() error { return j.Commit(t.Context(), stream.Commit(2)) })
+	waiting(t, super, 1)
+	if !one[bool](t, super, `SELECT until > clock_timestamp() FROM weir.leases`) {
+		t.Fatal("the machine is too slow for this test: the lease expired before the commit waited")
+	}
+	run(t, super, `SELECT pg_sleep(extract(epoch FROM until - clock_timestamp()) + 0.01) FROM weir.leases`)
+	run(t, blocker, "ROLLBACK")
+	if err := wait(); !codes.Has(err, codes.StaleFence) {
+		t.Errorf("after the wait: %v, want STALE_FENCE", err)
+	}
+
+	l, _ := owned(t, s, "a", time.Hour)
+	l.TTL = 400 * time.Millisecond // what the transaction goes by
+	run(t, blocker, "BEGIN")
+	run(t, blocker, `SELECT FROM weir.leases FOR UPDATE`)
+	if err := s.Under(l).Commit(t.Context(), stream.Commit(2)); !codes.Has(err, codes.StoreUnavailable) {
+		t.Errorf("longer than half a term: %v, want STORE_UNAVAILABLE", err)
+	}
+	run(t, blocker, "ROLLBACK")
+	mustHold(t, s.Under(l), stream, 1)
+}
+
+// counted counts the round trips of a connection: how often a read follows on a write.
+type counted struct {
+	mu    sync.Mutex
+	wrote bool
+	trips int
+}
+
+type countedConn struct {
+	net.Conn
+	c *counted
+}
+
+func (c *counted) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	return &countedConn{conn, c}, err
+}
+
+func (c *countedConn) Write(b []byte) (int, error) {
+	c.c.mu.Lock()
+	c.c.wrote = true
+	c.c.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.c.mu.Lock()
+	defer c.c.mu.Unlock()
+	if n > 0 && c.c.wrote {
+		c.c.trips++
+		c.c.wrote = false
+	}
+	return n, err
+}
+
+// A fenced commit of ordinary size costs two round trips, with the session's time-outs or its own.
+func TestFencedCommitTakesTwoRoundTrips(t *testing.T) {
+	t.Parallel()
+	db := place(t)
+	c := &counted{}
+	s := open(t, db, Config{MaxConns: 1, dial: c.dial})
+	l, j := owned(t, s, "a", time.Hour)
+	epoch := uint64(0)
+	commit := func() (trips int) {
+		t.Helper()
+		epoch++
+		c.mu.Lock()
+		before := c.trips
+		c.mu.Unlock()
+		commitEpochs(t, j, stream, epoch, epoch)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.trips - before
+	}
+	for _, ttl := range []time.Duration{time.Hour, 5 * time.Second} {
+		l.TTL = ttl
+		j = s.Under(l)
+		for range 8 { // statements are prepared
+			commit()
+		}
+		if trips := commit(); trips != 2 {
+			t.Errorf("a commit under a lease of %s takes %d round trips", ttl, trips)
+		}
+	}
+}
