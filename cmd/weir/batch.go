@@ -17,6 +17,7 @@ type batchOptions struct {
 	flow, snapshot, log, emit string
 	partitions                int32
 	fetch                     int
+	handOver                  handOverOptions
 }
 
 func (a *app) batchCommand() *cobra.Command {
@@ -38,10 +39,14 @@ func (a *app) batchRunCommand() *cobra.Command {
 		Short: "Run a flow over a snapshot (batch) or an arrival log (replay)",
 		Long: "With --snapshot the events are taken in (event time, event id) order and nothing is late; a row that cannot be read fails the run.\n" +
 			"With --log the records are taken as they arrived, with every fault in the log; what cannot be read or is late is set aside.\n" +
-			"Memory does not grow with the input.",
-		Example: "  weir batch run --flow flow.yaml --snapshot data.csv --emit out.json\n  weir batch run --flow flow.yaml --log arrivals.log --partitions 4 --json",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.batchRun(cmd.Context(), o) },
+			"Memory does not grow with the input.\n\n" +
+			"With --hand-over-to the snapshot is the history of a topic: it becomes the beginning of a stream run, which `weir run --run-id` continues\n" +
+			"with the topic, exactly where it ended when the mark was made (--at), or now. What the history and the topic both have counts once. Killed at\n" +
+			"any moment, the same command goes on where it stood; half a history is never continued.",
+		Example: "  weir batch run --flow flow.yaml --snapshot data.csv --emit out.json\n  weir batch run --flow flow.yaml --log arrivals.log --partitions 4 --json\n" +
+			"  weir batch run --flow flow.yaml --snapshot history.jsonl --hand-over-to ticks-1 --store sqlite:weir.db --brokers 127.0.0.1:9092 --topic ticks --at ticks.mark.json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.batchRun(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.flow, "flow", "", "flow file (required)")
@@ -50,6 +55,7 @@ func (a *app) batchRunCommand() *cobra.Command {
 	f.StringVar(&o.emit, "emit", "", "write the emit document here")
 	f.Int32Var(&o.partitions, "partitions", 1, "with --log: deal the log to this many partitions, as the topic's producer would")
 	f.IntVar(&o.fetch, "fetch", 0, "records read at once (default 1024)")
+	o.handOver.add(cmd)
 	return cmd
 }
 
@@ -63,6 +69,12 @@ func (a *app) batchRun(ctx context.Context, o batchOptions) error {
 		return usagef("--partitions must be at least 1, not %d", o.partitions)
 	case o.fetch < 0:
 		return usagef("--fetch must not be negative")
+	}
+	if err := o.handOver.check(&o); err != nil {
+		return err
+	}
+	if o.handOver.run != "" {
+		return a.handOver(ctx, o)
 	}
 	if err := distinct([]named{{"--emit", o.emit}}, []named{{"--flow", o.flow}, {"--snapshot", o.snapshot}, {"--log", o.log}}); err != nil {
 		return err

@@ -32,6 +32,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		a.runsCommand(),
 		a.leaseCommand(),
 		a.outboxCommand(),
+		a.handoffCommand(),
 		a.reconcileCommand(),
 		a.brokerCommand(),
 		a.lintCommand(),
