@@ -54,6 +54,15 @@ func CheckKeep(epoch uint64, stands, p Pointer) (done bool, err error) {
 	return true, nil
 }
 
+// CheckPointerFence compares the token of a run's own lease with the run's fence, as CheckFence does, for who pins or drops its checkpoints. The
+// tokens of other leases say nothing about the run.
+func CheckPointerFence(runID string, stored FenceToken, l Lease) error {
+	if l.Name != StreamLease(runID) {
+		return nil
+	}
+	return CheckFence(runID, stored, l.Token)
+}
+
 // PointerUnknown is the refusal NameUnknown of a checkpoint that is not there.
 func PointerUnknown(runID string, epoch uint64) error {
 	return codes.New(codes.NameUnknown, "the store holds no checkpoint of run %q at epoch %d", runID, epoch)

@@ -28,30 +28,36 @@ func Read(ctx context.Context, j control.Journal, h control.RunHeader) (Contents
 	if c.State, err = j.OpenRun(ctx, h); err != nil && !codes.Has(err, codes.RunFinished) {
 		return c, fmt.Errorf("open: %w", err)
 	}
+	err = c.results(ctx, j, h.RunID)
+	return c, err
+}
+
+// results collects what belongs to the partitions of the state.
+func (c *Contents) results(ctx context.Context, j control.Journal, runID string) (err error) {
 	c.Blobs, c.Outputs = map[int32][]partitions.StateBlob{}, map[int32][]partitions.Rows{}
 	for _, p := range c.State.Header.Partitions {
-		if c.Blobs[p], err = ReadBlobs(ctx, j, h.RunID, p); err != nil {
-			return c, fmt.Errorf("blobs of partition %d: %w", p, err)
+		if c.Blobs[p], err = ReadBlobs(ctx, j, runID, p); err != nil {
+			return fmt.Errorf("blobs of partition %d: %w", p, err)
 		}
-		if c.Outputs[p], err = ReadOutputs(ctx, j, h.RunID, p); err != nil {
-			return c, fmt.Errorf("outputs of partition %d: %w", p, err)
+		if c.Outputs[p], err = ReadOutputs(ctx, j, runID, p); err != nil {
+			return fmt.Errorf("outputs of partition %d: %w", p, err)
 		}
 	}
-	err = j.Quarantine(ctx, h.RunID, func(q partitions.Quarantined) error {
+	err = j.Quarantine(ctx, runID, func(q partitions.Quarantined) error {
 		c.Quarantine = append(c.Quarantine, q)
 		return nil
 	})
 	if err != nil {
-		return c, fmt.Errorf("quarantine: %w", err)
+		return fmt.Errorf("quarantine: %w", err)
 	}
-	err = j.Decisions(ctx, h.RunID, func(d partitions.Decision) error {
+	err = j.Decisions(ctx, runID, func(d partitions.Decision) error {
 		c.Decisions = append(c.Decisions, d)
 		return nil
 	})
 	if err != nil {
-		return c, fmt.Errorf("decisions: %w", err)
+		return fmt.Errorf("decisions: %w", err)
 	}
-	return c, nil
+	return nil
 }
 
 // ReadBlobs collects copies of the blobs of a partition that stand.
@@ -95,6 +101,9 @@ func Diff(want, got Contents) string {
 }
 
 func diffState(want, got control.RunState) string {
+	if want.Fence != got.Fence {
+		return fmt.Sprintf("the fence is %d, want %d", got.Fence, want.Fence)
+	}
 	if want.Epoch != got.Epoch || want.Status != got.Status || want.Watermark != got.Watermark {
 		return fmt.Sprintf("epoch %d %s watermark %s, want %d %s %s", got.Epoch, got.Status, got.Watermark, want.Epoch, want.Status, want.Watermark)
 	}

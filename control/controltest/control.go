@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 	"github.com/weirstream/weir/control"
 )
 
-// Harness is one empty store as the suite Control drives it. Every field is needed. Functions that reach into the store (all but Open and
-// AfterCommit) change exactly what they name, as an accident or an operator with a database client would, and keep checksums of the
+// Harness is one empty store as the suite Control drives it. Every function is needed. Functions that reach into the store (all but Open,
+// AfterCommit and Hook) change exactly what they name, as an accident or an operator with a database client would, and keep checksums of the
 // store's own in order.
 type Harness struct {
 	// Open opens another handle, as another process would. It fails the test when it cannot. The suite closes handles.
@@ -21,8 +22,14 @@ type Harness struct {
 	// AfterCommit calls fn once, after the next write of the handle was committed and before its caller hears of it. An error of fn takes the
 	// answer's place, as when the answer is lost.
 	AfterCommit func(s control.ControlStore, fn func() error)
+	// Hook sets what is called between the steps of a handle's writes, as Config.Hook of a store is (Hooks does that); nil is none.
+	Hook func(s control.ControlStore, fn func(step string) error)
+	// OneWriter says that a heartbeat waits for whatever another handle commits. It must not otherwise.
+	OneWriter bool
 	// Expire sets the end of a lease's term into the past of the store's clock.
 	Expire func(lease string) error
+	// SetToken changes the token of a lease, as a store that lost what it knew would.
+	SetToken func(lease string, token control.FenceToken) error
 	// SetEvent changes the state of an event: claimant "" is nobody, and a claim is that much old.
 	SetEvent func(id int64, claimant string, age time.Duration, delivered bool) error
 	// DeleteEvent removes an event.
@@ -36,7 +43,7 @@ type Harness struct {
 }
 
 func (h *Harness) check() error {
-	if h.Open == nil || h.AfterCommit == nil || h.Expire == nil || h.SetEvent == nil || h.DeleteEvent == nil || h.SetPhase == nil || h.SetPublication == nil || h.DeletePublication == nil {
+	if h.Open == nil || h.AfterCommit == nil || h.Hook == nil || h.Expire == nil || h.SetToken == nil || h.SetEvent == nil || h.DeleteEvent == nil || h.SetPhase == nil || h.SetPublication == nil || h.DeletePublication == nil {
 		return errors.New("the harness is incomplete")
 	}
 	return nil
@@ -45,7 +52,7 @@ func (h *Harness) check() error {
 // ControlPlace makes one empty store for a test. It fails the test when it cannot.
 type ControlPlace func(t *testing.T) *Harness
 
-// Control is the conformance suite of the control plane: leases, effects, admission, outbox, reconciler. Run it under the race detector
+// Control is the conformance suite of the control plane: leases, effects, admission, outbox, reconciler, fenced runs, checkpoints. Run it under the race detector
 // too. Journal is the suite of the rest of a store. What cannot be done from inside a process (kills, a server that goes away) is left to the
 // store's own tests. No test of the suite waits for time to pass: terms are an hour long and end by Harness.Expire.
 func Control(t *testing.T, place ControlPlace) {
@@ -72,7 +79,8 @@ type controlCheck struct {
 }
 
 func controlChecks() (all []controlCheck) {
-	for _, part := range [][]controlCheck{leaseChecks, effectChecks, runChecks, admissionChecks, outboxChecks, reconcileChecks, linearChecks} {
+	for _, part := range [][]controlCheck{leaseChecks, effectChecks, runChecks, admissionChecks, outboxChecks, reconcileChecks, linearChecks,
+		fenceChecks, snapshotChecks, pointerChecks, forkChecks} {
 		all = append(all, part...)
 	}
 	return all
@@ -117,6 +125,13 @@ func (p *plane) closeAll() {
 
 // term is how long the suite's leases last: longer than any test.
 const term = time.Hour
+
+// pass lets the other clients go first.
+func pass() {
+	for range 1000 {
+		runtime.Gosched()
+	}
+}
 
 // take acquires a lease that must be free.
 func (p *plane) take(s control.ControlStore, name, owner string) (control.Lease, error) {

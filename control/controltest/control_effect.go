@@ -60,7 +60,32 @@ func (p *plane) dump(s control.ControlStore) (string, error) {
 		fmt.Fprintf(&b, "publication %q %s %q %s\n", pub.Key, digest, pub.RunID, record.Hash(pub.Value))
 		return nil
 	})
+	if err != nil {
+		return "", err
+	}
+	err = p.dumpStreams(s, &b)
 	return b.String(), err
+}
+
+// dumpStreams adds stream runs and their checkpoints.
+func (p *plane) dumpStreams(s control.ControlStore, b *strings.Builder) error {
+	runs, err := s.Runs(p.ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		var fence control.FenceToken
+		err := s.Snapshot(p.ctx, r.Header.RunID, func(v control.JournalView) error { fence = v.State().Fence; return nil })
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(b, "stream %+v %s %d %s %+v fence %d %d\n", r.Header, r.Status, r.Epoch, r.Watermark, r.Counts, fence, r.Committed.UnixNano())
+	}
+	pointers, err := s.ListPointers(p.ctx, "")
+	for _, c := range pointers {
+		fmt.Fprintf(b, "checkpoint %+v %d\n", c, c.Created.UnixNano())
+	}
+	return err
 }
 
 // unchanged runs a call that must be refused with the code and must leave everything as it was.

@@ -18,6 +18,8 @@ func memoryHarness(m *Memory, open func() control.ControlStore) *Harness {
 	return &Harness{
 		Open:        open,
 		AfterCommit: func(_ control.ControlStore, fn func() error) { m.AfterWrite(fn) },
+		Hook:        func(_ control.ControlStore, fn func(step string) error) { m.SetHook(fn) },
+		SetToken:    func(name string, token control.FenceToken) error { m.SetLeaseToken(name, token); return nil },
 		Expire:      func(name string) error { m.ExpireLease(name); return nil },
 		SetEvent: func(id int64, claimant string, age time.Duration, delivered bool) error {
 			return locked(func(p *memoryPlane) {

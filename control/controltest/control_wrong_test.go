@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -107,13 +106,6 @@ func (w *wrongPlane) Wake(ctx context.Context) <-chan struct{} {
 	return w.Memory.Wake(ctx)
 }
 
-// yield lets the other clients go first.
-func yield() {
-	for range 1000 {
-		runtime.Gosched()
-	}
-}
-
 // under does something with the lease as it stands, whatever l says: the fence check is off.
 func under(m *Memory, l control.Lease, fn func(l control.Lease) error) error {
 	m.mu.Lock()
@@ -155,7 +147,7 @@ var wrongPlanes = map[string]wrongPlane{
 		if err := m.Fenced(ctx, l); err != nil {
 			return err
 		}
-		yield() // the transaction begins
+		pass() // the transaction begins
 		return under(m, l, func(l control.Lease) error { return m.Fenced(ctx, l, effects...) })
 	}},
 	"effects one by one": {fenced: func(m *Memory, ctx context.Context, l control.Lease, effects []control.Effect) error {
@@ -218,7 +210,7 @@ var wrongPlanes = map[string]wrongPlane{
 	}},
 	"look, then take": {acquire: func(m *Memory, ctx context.Context, name, owner string, ttl time.Duration) (control.Lease, error) {
 		if info, ok, _ := m.LookupLease(ctx, name); !ok || !info.Valid {
-			yield() // another one looks, too
+			pass() // another one looks, too
 			m.ExpireLease(name)
 		}
 		return m.Acquire(ctx, name, owner, ttl)

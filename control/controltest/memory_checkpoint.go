@@ -140,6 +140,9 @@ func (m *Memory) KeepPointer(ctx context.Context, l control.Lease, p control.Poi
 // PinPointer is control.Checkpoints'.
 func (m *Memory) PinPointer(ctx context.Context, l control.Lease, runID string, epoch uint64, pinned bool) error {
 	return m.effect(ctx, OpPinPointer, l, unchecked, nil, func() error {
+		if err := m.pointerFence(runID, l); err != nil {
+			return err
+		}
 		key := pointerKey{runID, epoch}
 		p, ok := m.pointers[key]
 		if !ok {
@@ -154,6 +157,9 @@ func (m *Memory) PinPointer(ctx context.Context, l control.Lease, runID string, 
 // DropPointers is control.Checkpoints'.
 func (m *Memory) DropPointers(ctx context.Context, l control.Lease, runID string, epochs []uint64) (dropped []uint64, err error) {
 	err = m.effect(ctx, OpDropPointers, l, unchecked, nil, func() error {
+		if err := m.pointerFence(runID, l); err != nil {
+			return err
+		}
 		for _, epoch := range epochs {
 			key := pointerKey{runID, epoch}
 			if p, ok := m.pointers[key]; ok && !p.Pinned {
@@ -171,6 +177,13 @@ func (m *Memory) DropPointers(ctx context.Context, l control.Lease, runID string
 }
 
 func unchecked() error { return nil }
+
+func (m *Memory) pointerFence(runID string, l control.Lease) error {
+	if r := m.runs[runID]; r != nil {
+		return control.CheckPointerFence(runID, r.fence, l)
+	}
+	return nil
+}
 
 // ListPointers is control.Checkpoints'.
 func (m *Memory) ListPointers(ctx context.Context, runID string) (out []control.Pointer, err error) {
@@ -231,7 +244,11 @@ func (m *Memory) forked(l control.Lease, f control.Fork) (done bool, err error) 
 		if err := control.CheckFence(f.Header.RunID, r.fence, l.Token); err != nil {
 			return false, err
 		}
-		return true, control.CheckForked(r.state(), r.forkedFrom, r.forkedAt, f)
+		if err := control.CheckForked(r.state(), r.forkedFrom, r.forkedAt, f); err != nil {
+			return false, err
+		}
+		r.fence = l.Token // it belongs to the term that asks now
+		return true, nil
 	}
 	from, err := m.run(f.From)
 	if err != nil {

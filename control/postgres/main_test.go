@@ -84,9 +84,16 @@ func harness(t *testing.T) *controltest.Harness {
 		_, err = conn.Exec(ctx, text, args...)
 		return err
 	}
+	hooks := &controltest.Hooks{}
 	return &controltest.Harness{
-		Open:        func() control.ControlStore { return open(t, db, Config{MaxConns: 4}) },
+		Open: func() control.ControlStore {
+			return hooks.Open(func(hook func(step string) error) control.ControlStore { return open(t, db, Config{MaxConns: 4, Hook: hook}) })
+		},
 		AfterCommit: func(s control.ControlStore, fn func() error) { s.(*Store).afterCommit(fn) },
+		Hook:        hooks.Set,
+		SetToken: func(lease string, token control.FenceToken) error {
+			return damage(`UPDATE weir.leases SET fence_token = $2 WHERE name = $1`, lease, int64(token))
+		},
 		Expire: func(lease string) error {
 			return damage(`UPDATE weir.leases SET until = clock_timestamp() - interval '1 s' WHERE name = $1`, lease)
 		},

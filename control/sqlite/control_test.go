@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,37 +16,16 @@ func TestConformsAsControl(t *testing.T) {
 	controltest.Control(t, func(t *testing.T) *controltest.Harness { return newHarness(t).harness() })
 }
 
-// harness is a store as the suite drives it. Damage is planted through a handle of its own.
+// planted is a store as the suite drives it. Damage is planted through a handle of its own.
 type planted struct {
 	t     *testing.T
 	path  string
 	own   *Store
-	mu    sync.Mutex
-	hooks map[control.ControlStore]*committed
-}
-
-// committed is called once, after the next COMMIT of a handle.
-type committed struct {
-	mu sync.Mutex
-	fn func() error
-}
-
-func (c *committed) hook(step string) error {
-	if step != "committed" {
-		return nil
-	}
-	c.mu.Lock()
-	fn := c.fn
-	c.fn = nil
-	c.mu.Unlock()
-	if fn == nil {
-		return nil
-	}
-	return fn()
+	hooks controltest.Hooks
 }
 
 func newHarness(t *testing.T) *planted {
-	h := &planted{t: t, path: filepath.Join(t.TempDir(), "weir.db"), hooks: map[control.ControlStore]*committed{}}
+	h := &planted{t: t, path: filepath.Join(t.TempDir(), "weir.db")}
 	h.own = open(t, Config{Path: h.path})
 	t.Cleanup(func() { _ = h.own.Close() })
 	return h
@@ -56,20 +34,22 @@ func newHarness(t *testing.T) *planted {
 func (h *planted) harness() *controltest.Harness {
 	return &controltest.Harness{
 		Open: func() control.ControlStore {
-			c := &committed{}
-			s := open(h.t, Config{Path: h.path, BusyTimeout: time.Minute, Hook: c.hook})
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.hooks[s] = c
-			return s
+			return h.hooks.Open(func(hook func(step string) error) control.ControlStore {
+				return open(h.t, Config{Path: h.path, BusyTimeout: time.Minute, Hook: hook})
+			})
 		},
-		AfterCommit: func(s control.ControlStore, fn func() error) {
-			h.mu.Lock()
-			c := h.hooks[s]
-			h.mu.Unlock()
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.fn = fn
+		AfterCommit: h.hooks.AfterCommit,
+		Hook:        h.hooks.Set,
+		OneWriter:   true,
+		SetToken: func(name string, token control.FenceToken) error {
+			return h.write(func(t *txn) error {
+				row, err := t.lease(name)
+				if err != nil || row.Token == 0 {
+					return err
+				}
+				row.Token = token
+				return t.putLease(row, true)
+			})
 		},
 		Expire: func(name string) error {
 			return h.write(func(t *txn) error {

@@ -66,16 +66,20 @@ func (k *forking) run(l control.Lease) error {
 	return k.partitions(from, cuts, run)
 }
 
-// again says whether the run that is there is this very fork.
+// again takes over the run that is there, if it is this very fork.
 func (k *forking) again(stands *runRow, l control.Lease) error {
-	if err := control.CheckFence(stands.runID, control.FenceToken(stands.fence), l.Token); err != nil {
+	if err := stands.raise(l.Token); err != nil {
 		return err
 	}
 	cuts, err := k.t.s.cuts(k.t.ctx, k.t.tx, stands)
 	if err != nil {
 		return err
 	}
-	return control.CheckForked(stands.state(stands.header(cuts), cuts), stands.forkedFrom, uint64(stands.forkedEpoch), k.f)
+	h := stands.header(cuts)
+	if err := control.CheckForked(stands.state(h, cuts), stands.forkedFrom, uint64(stands.forkedEpoch), k.f); err != nil {
+		return err
+	}
+	return k.t.change(stands, h, nil) // it belongs to the term that asks now
 }
 
 // partitions fills the new run: the results of the old one up to the epoch, and the state of the checkpoint.

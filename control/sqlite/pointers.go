@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 )
 
@@ -113,9 +114,24 @@ func (s *Store) KeepPointer(ctx context.Context, l control.Lease, p control.Poin
 	})
 }
 
+// pointerFence is control.CheckPointerFence for a run, which has no pointers when it is not there.
+func (t *txn) pointerFence(runID string, l control.Lease) error {
+	run, err := t.readRun(runID)
+	if codes.Has(err, codes.RunUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return control.CheckPointerFence(runID, control.FenceToken(run.fence), l)
+}
+
 // PinPointer is control.Checkpoints'.
 func (s *Store) PinPointer(ctx context.Context, l control.Lease, runID string, epoch uint64, pinned bool) error {
 	return s.underLease(ctx, l, fmt.Sprintf("pin of epoch %d of run %q", epoch, runID), func(t *txn) error {
+		if err := t.pointerFence(runID, l); err != nil {
+			return err
+		}
 		r, err := t.pointer(runID, epoch)
 		if err != nil {
 			return err
@@ -132,6 +148,9 @@ func (s *Store) PinPointer(ctx context.Context, l control.Lease, runID string, e
 // DropPointers is control.Checkpoints'.
 func (s *Store) DropPointers(ctx context.Context, l control.Lease, runID string, epochs []uint64) (dropped []uint64, err error) {
 	err = s.underLease(ctx, l, fmt.Sprintf("removal of checkpoints of run %q", runID), func(t *txn) error {
+		if err := t.pointerFence(runID, l); err != nil {
+			return err
+		}
 		for _, epoch := range epochs {
 			r, err := t.pointer(runID, epoch)
 			if err != nil {
