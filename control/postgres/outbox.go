@@ -13,6 +13,11 @@ import (
 
 const (
 	eventColumns = `id, kind, run_id, attempt, coalesce(claimant, ''), claimed_at, delivered IS NOT NULL, created`
+	// claimDue claims in order what is due, skipping what others are claiming at this moment.
+	claimDue = `WITH due AS MATERIALIZED (
+	  SELECT id FROM weir.outbox WHERE claimant IS NULL AND delivered IS NULL ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
+	UPDATE weir.outbox SET claimant = $1, claimed_at = clock_timestamp(), attempt = attempt + 1
+	WHERE id = ANY (ARRAY (SELECT id FROM due)) RETURNING ` + eventColumns
 	// channel is what the schema's functions notify.
 	channel = "weir_outbox"
 )
@@ -33,7 +38,7 @@ func (s *Store) Claim(ctx context.Context, claimant string, limit int) (out []co
 	}
 	err = s.write(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		out = out[:0]
-		return each(ctx, conn, `SELECT `+eventColumns+` FROM weir.claim($1, $2)`, []any{claimant, control.ClaimSize(limit)}, func(rows pgx.Rows) error {
+		return each(ctx, conn, claimDue, []any{claimant, control.ClaimSize(limit)}, func(rows pgx.Rows) error {
 			e, err := scanEvent(rows)
 			out = append(out, e)
 			return err
