@@ -45,7 +45,7 @@ type fault struct {
 	fired        bool
 }
 
-// failpoints are the planned failures of this process. The zero value has none.
+// failpoints are the planned failures of this process.
 type failpoints struct {
 	mu     sync.Mutex
 	faults []*fault
@@ -53,11 +53,19 @@ type failpoints struct {
 	// making is the epoch in the making, as far as the points that were passed tell. committing says that it is being written.
 	making     uint64
 	committing bool
+	// stopping: the process is about to stand still, and no write begins any more.
+	stopping bool
+	moving   *sync.Cond
 }
+
+// settle is how long a process that is about to stand still lets the writes of other threads come to their end. Without that it might hold
+// locks in the store that have nothing to do with the point at which it is to stand: a renewal of the lease, say.
+const settle = 50 * time.Millisecond
 
 // readFailpoints reads the environment. It fails with ConfigInvalid.
 func readFailpoints(out io.Writer) (*failpoints, error) {
 	f := &failpoints{out: out}
+	f.moving = sync.NewCond(&f.mu)
 	text := os.Getenv(failpointsEnv)
 	if text == "" {
 		return f, nil
@@ -125,14 +133,17 @@ func (f *failpoints) note(p actors.Point) uint64 {
 	return f.making
 }
 
-// store is the hook of a store, or nil when nothing is planned there. Writes other than the commit of an epoch have no epoch: a fault that
-// names one waits for a commit.
+// store is the hook of a store, or nil when nothing is planned. Writes other than the commit of an epoch have no epoch: a fault that names one
+// waits for a commit.
 func (f *failpoints) store() func(step string) error {
-	if !slices.ContainsFunc(f.faults, func(one *fault) bool { return strings.HasPrefix(one.name, storePrefix) }) {
+	if len(f.faults) == 0 {
 		return nil
 	}
 	return func(step string) error {
 		f.mu.Lock()
+		for f.stopping && step == "begin" {
+			f.moving.Wait()
+		}
 		epoch := uint64(0)
 		if f.committing {
 			epoch = f.making
@@ -145,10 +156,25 @@ func (f *failpoints) store() func(step string) error {
 
 // pass fires what is planned at a point.
 func (f *failpoints) pass(name string, epoch uint64) {
-	if one := f.due(name, epoch); one != nil {
-		f.tell(one, epoch)
-		one.act()
+	one := f.due(name, epoch)
+	if one == nil {
+		return
 	}
+	if one.action == actStop {
+		f.stand(true)
+		defer f.stand(false)
+		time.Sleep(settle)
+	}
+	f.tell(one, epoch)
+	one.act()
+}
+
+// stand keeps writes from beginning, or lets them begin again.
+func (f *failpoints) stand(still bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopping = still
+	f.moving.Broadcast()
 }
 
 func (f *failpoints) due(name string, epoch uint64) *fault {

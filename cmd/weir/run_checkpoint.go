@@ -32,7 +32,7 @@ func (o *runOptions) place() string {
 
 // addCheckpoints has the engine make checkpoints, if there is a place for them. The place is opened before the run, so that one that cannot be
 // used is known at once.
-func (a *app) addCheckpoints(ctx context.Context, cfg *actors.Config, o runOptions, store control.ControlStore) (closing func() error, err error) {
+func (a *app) addCheckpoints(ctx context.Context, cfg *actors.Config, o runOptions, store *runStore) (closing func() error, err error) {
 	if o.place() == "" {
 		return func() error { return nil }, nil
 	}
@@ -57,9 +57,12 @@ func (a *app) addCheckpoints(ctx context.Context, cfg *actors.Config, o runOptio
 	return closing, nil
 }
 
-func (a *app) openBlobs(ctx context.Context, o runOptions, store control.ControlStore) (checkpoint.Blobs, func() error, error) {
-	if o.place() == inStore {
-		return nil, nil, codes.New(codes.ConfigInvalid, "--checkpoints store: this store keeps no blobs; name a folder")
+func (a *app) openBlobs(ctx context.Context, o runOptions, store *runStore) (checkpoint.Blobs, func() error, error) {
+	switch {
+	case o.place() == inStore && store.blobs == nil:
+		return nil, nil, codes.New(codes.ConfigInvalid, "--checkpoints store: a SQLite store keeps no blobs; name a folder")
+	case o.place() == inStore:
+		return store.blobs, func() error { return nil }, nil
 	}
 	id, err := store.StoreID(ctx)
 	if err != nil {

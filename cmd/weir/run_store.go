@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 
+	"github.com/weirstream/weir/checkpoint"
+	blobs "github.com/weirstream/weir/checkpoint/postgres"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/control/postgres"
 	"github.com/weirstream/weir/control/sqlite"
@@ -11,8 +13,14 @@ import (
 // wrapStore lets a test break the store of a run, to see that a drill notices.
 var wrapStore func(control.ControlStore) control.ControlStore
 
+// runStore is the store of a run, and the blobs that it can keep itself, or nil.
+type runStore struct {
+	control.ControlStore
+	blobs checkpoint.Blobs
+}
+
 // openRunStore opens the store of a run: time-outs fit the ttl of its lease, and a drill may interfere at every step of a write.
-func openRunStore(ctx context.Context, o runOptions, hook func(step string) error) (control.ControlStore, error) {
+func openRunStore(ctx context.Context, o runOptions, hook func(step string) error) (*runStore, error) {
 	text, err := dereference(o.store)
 	if err != nil {
 		return nil, err
@@ -21,21 +29,26 @@ func openRunStore(ctx context.Context, o runOptions, hook func(step string) erro
 	if err != nil {
 		return nil, err
 	}
-	var store control.ControlStore
+	var out runStore
 	if st.Kind == control.StoreSQLite {
 		now, err := drillClock()
 		if err != nil {
 			return nil, err
 		}
-		store, err = sqlite.Open(ctx, sqlite.Config{Path: st.Path, Now: now, Hook: hook})
+		s, err := sqlite.Open(ctx, sqlite.Config{Path: st.Path, Now: now, Hook: hook})
 		if err != nil {
 			return nil, err
 		}
-	} else if store, err = postgres.Open(ctx, postgres.Config{URL: text, TTL: o.ttl, Hook: hook}); err != nil {
-		return nil, err
+		out.ControlStore = s
+	} else {
+		s, err := postgres.Open(ctx, postgres.Config{URL: text, TTL: o.ttl, Hook: hook})
+		if err != nil {
+			return nil, err
+		}
+		out.ControlStore, out.blobs = s, blobs.On(s)
 	}
 	if wrapStore != nil {
-		store = wrapStore(store)
+		out.ControlStore = wrapStore(out.ControlStore)
 	}
-	return store, nil
+	return &out, nil
 }

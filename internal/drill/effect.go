@@ -2,6 +2,9 @@ package drill
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weirstream/weir/control"
@@ -16,11 +19,14 @@ func (p *part) deaf(ctx context.Context) error { return p.stopped(ctx, "after_co
 
 // stopped: the owner is stopped at a point where it holds nothing in the store; the next one takes over and commits; the owner wakes.
 func (p *part) stopped(ctx context.Context, point string) error {
-	a, before, err := p.stopAt(ctx, point)
+	a, before, rest, err := p.stopAt(ctx, point)
 	if err != nil {
 		return err
 	}
-	b, err := p.weir("b", options{standby: true, more: []string{"--epoch", "20ms"}})
+	if err := rest(); err != nil {
+		return err
+	}
+	b, err := p.weir("b", options{standby: true})
 	if err != nil {
 		return err
 	}
@@ -31,7 +37,9 @@ func (p *part) stopped(ctx context.Context, point string) error {
 	if err != nil {
 		return err
 	}
-	p.resumed(b, "B", before)
+	if err := p.resumed(ctx, b, "B", before); err != nil {
+		return err
+	}
 	if err := a.thaw(); err != nil {
 		return err
 	}
@@ -46,42 +54,64 @@ func (p *part) stopped(ctx context.Context, point string) error {
 	return p.golden(ctx, b, 2)
 }
 
-// stopAt publishes the whole topic, starts A, waits until it stands still at a point, and returns the journal as it then is.
-func (p *part) stopAt(ctx context.Context, point string) (a *process, before control.RunState, err error) {
+// stopAt starts A, feeds it copy by copy until it stands still at a point, and returns the journal as it then is. The last copies are held back,
+// so that the run cannot have finished; rest publishes them.
+func (p *part) stopAt(ctx context.Context, point string) (a *process, before control.RunState, rest func() error, err error) {
 	t, err := p.newTopic(ctx, p.name, goldenPartitions)
 	if err != nil {
-		return nil, before, err
+		return nil, before, nil, err
 	}
-	defer t.close()
 	p.on(t)
-	// One epoch first, and then the rest: the second epoch has something to commit.
-	if err := t.publish(ctx, copiesBefore); err != nil {
-		return nil, before, err
+	copies := 0
+	rest = func() error {
+		defer t.close()
+		return t.publish(ctx, goldenTimes-copies)
 	}
 	if a, err = p.weir("a", options{points: point + "=stop"}); err != nil {
-		return nil, before, err
+		return nil, before, rest, err
 	}
-	if err := t.publish(ctx, goldenTimes-copiesBefore); err != nil {
-		return nil, before, err
+	for ; copies < goldenTimes-copiesAfter; copies++ {
+		if err := t.publish(ctx, 1); err != nil {
+			return nil, before, rest, err
+		}
+		if p.taken(ctx, a, int64(copies+1)*goldenArrivals) {
+			copies++
+			break
+		}
 	}
 	if err := p.fires(ctx, a, failpointOf(point), "stop"); err != nil {
-		return nil, before, err
+		return nil, before, rest, err
 	}
 	before, _, err = p.state(ctx)
-	p.promise(err == nil && before.Epoch >= 1 && before.Fence == 1, "A has committed before it is stopped at "+point, "epoch %d, %d records, fence %d", before.Epoch, records(before), before.Fence)
-	return a, before, err
+	p.promise(err == nil && before.Epoch >= 1 && before.Fence == 1 && records(before) < goldenRecords, "A has committed before it is stopped at "+point, "epoch %d, %d records, fence %d", before.Epoch, records(before), before.Fence)
+	return a, before, rest, err
+}
+
+// taken waits until a process has committed so many records, or its failpoint has fired: then it is true.
+func (p *part) taken(ctx context.Context, by *process, n int64) (is bool) {
+	_ = poll(ctx, patience, func() (bool, error) { // whoever waits for the failpoint says what went wrong
+		if _, is = by.fault(); is {
+			return true, nil
+		}
+		s, ok, err := p.state(ctx)
+		return ok && records(s) >= n, p.alive(by, err)
+	}, "%s commits", by.name)
+	return is
 }
 
 // effect: A is stopped inside the transaction of its commit, with the lease locked. PostgreSQL ends the transaction, and B takes over. A SQLite
 // file is locked as a whole by whoever writes: B has to wait until A wakes, whose commit then stands, since nobody can have come between; and A,
 // whose lease has run out meanwhile, steps down.
 func (p *part) effect(ctx context.Context) error {
-	a, before, err := p.stopAt(ctx, "store:commit@2")
+	a, before, rest, err := p.stopAt(ctx, "store:commit@2")
 	if err != nil {
 		return err
 	}
+	if err := rest(); err != nil {
+		return err
+	}
 	stopped := time.Now()
-	b, err := p.weir("b", options{standby: true, more: []string{"--epoch", "20ms"}})
+	b, err := p.weir("b", options{standby: true})
 	if err != nil {
 		return err
 	}
@@ -92,7 +122,6 @@ func (p *part) effect(ctx context.Context) error {
 		if err := a.thaw(); err != nil {
 			return err
 		}
-		before.Epoch++ // A's commit stands
 	}
 	if _, err := p.owned(ctx, b, 2, p.ttl+patience); err != nil {
 		return err
@@ -105,18 +134,29 @@ func (p *part) effect(ctx context.Context) error {
 	if _, err := p.committed(ctx, b, goldenRecords); err != nil {
 		return err
 	}
-	_, said, ok := b.when("msg=running")
-	p.promise(ok, "B goes on from what stands in the journal", "epoch %d expected; %s", before.Epoch, said)
-	if p.kind != control.StoreSQLite {
-		p.resumed(b, "B", before)
-		if err := a.thaw(); err != nil {
+	if p.kind == control.StoreSQLite {
+		if err := p.follows(ctx, b, before); err != nil {
 			return err
 		}
+	} else if err := errors.Join(p.resumed(ctx, b, "B", before), a.thaw()); err != nil {
+		return err
 	}
 	if err := p.refused(ctx, a, "A, awake again,", "STREAM_FENCE_OBSOLETO"); err != nil {
 		return err
 	}
 	return p.golden(ctx, b, 2)
+}
+
+// follows: B goes on from A's last commit, be it the one in which A was stopped or the one before. Either may be: who wakes finds that his lease
+// has run out, and gives up what he has not sent.
+func (p *part) follows(ctx context.Context, b *process, before control.RunState) error {
+	if err := p.begun(ctx, b); err != nil {
+		return err
+	}
+	_, said, _ := b.when("msg=running")
+	ok := strings.Contains(said+" ", fmt.Sprintf(" epoch=%d ", before.Epoch)) || strings.Contains(said+" ", fmt.Sprintf(" epoch=%d ", before.Epoch+1))
+	p.promise(ok, "B resumes exactly from the last commit", "epoch %d or %d; %s", before.Epoch, before.Epoch+1, said)
+	return nil
 }
 
 // heldUp: while A stands still with the file locked, nobody takes over and nothing is lost.
@@ -143,8 +183,11 @@ func (p *part) heldUp(ctx context.Context, before control.RunState) error {
 
 // shot: A is stopped inside the transaction, and killed there. Its epoch was never committed; the next owner makes it again.
 func (p *part) shot(ctx context.Context) error {
-	a, before, err := p.stopAt(ctx, "store:commit@2")
+	a, before, rest, err := p.stopAt(ctx, "store:commit@2")
 	if err != nil {
+		return err
+	}
+	if err := rest(); err != nil {
 		return err
 	}
 	b, err := p.weir("b", options{standby: true})
@@ -165,7 +208,9 @@ func (p *part) shot(ctx context.Context) error {
 	if _, err := p.committed(ctx, b, goldenRecords); err != nil {
 		return err
 	}
-	p.resumed(b, "B", before)
+	if err := p.resumed(ctx, b, "B", before); err != nil {
+		return err
+	}
 	p.noEmit(a, "the killed A")
 	return p.golden(ctx, b, 2)
 }

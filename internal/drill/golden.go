@@ -66,11 +66,20 @@ func (p *part) ended(ctx context.Context, token control.FenceToken) error {
 	return nil
 }
 
+// begun waits until a process runs the flow.
+func (p *part) begun(ctx context.Context, by *process) error {
+	return poll(ctx, patience, func() (bool, error) {
+		_, _, ok := by.when("msg=running")
+		return ok, p.alive(by, nil)
+	}, "%s begins", by.name)
+}
+
 // resumed checks where a new owner began.
-func (p *part) resumed(by *process, who string, from control.RunState) {
-	_, said, ok := by.when("msg=running", fmt.Sprintf("epoch=%d", from.Epoch))
-	if !ok {
-		_, said, _ = by.when("msg=running")
+func (p *part) resumed(ctx context.Context, by *process, who string, from control.RunState) error {
+	if err := p.begun(ctx, by); err != nil {
+		return err
 	}
-	p.promise(ok, who+" resumes exactly from the last commit", "epoch %d with %d records; %s", from.Epoch, records(from), or(said, "it has not begun"))
+	_, said, _ := by.when("msg=running")
+	p.promise(strings.Contains(said+" ", fmt.Sprintf(" epoch=%d ", from.Epoch)), who+" resumes exactly from the last commit", "epoch %d with %d records; %s", from.Epoch, records(from), said)
+	return nil
 }

@@ -75,7 +75,7 @@ func (p *part) intruder(ctx context.Context, before control.RunState, held contr
 
 // stall: A stands still, B takes over after the expiry, A wakes and is refused, B ends.
 func (p *part) stall(ctx context.Context, t *topic, a *process, before control.RunState) error {
-	err := a.freeze(ctx)
+	err := p.freeze(ctx, a)
 	p.fault(Fault{Part: p.name, Kind: "SIGSTOP", At: "outside", Epoch: before.Epoch, Fired: err == nil})
 	if err != nil {
 		return err
@@ -104,7 +104,9 @@ func (p *part) stall(ctx context.Context, t *topic, a *process, before control.R
 	if err != nil {
 		return err
 	}
-	p.resumed(b, "B", before)
+	if err := p.resumed(ctx, b, "B", before); err != nil {
+		return err
+	}
 	return p.wake(ctx, t, a, b, now)
 }
 
@@ -153,7 +155,7 @@ func (p *part) kill(ctx context.Context) error {
 		return err
 	}
 	p.promise(before.Epoch > 0, "B2 advances the journal", "epoch %d, %d records", before.Epoch, records(before))
-	if err := t.publish(ctx, copiesDuring+copiesAfter); err != nil {
+	if err := t.publish(ctx, copiesDuring); err != nil {
 		return err
 	}
 	err = b2.cmd.Process.Kill()
@@ -163,6 +165,9 @@ func (p *part) kill(ctx context.Context) error {
 	}
 	p.fault(Fault{Part: p.name, Kind: "SIGKILL", At: "outside", Epoch: before.Epoch, Fired: err == nil && b2.code() == -1})
 	if err != nil {
+		return err
+	}
+	if err := t.publish(ctx, copiesAfter); err != nil {
 		return err
 	}
 	return p.after(ctx, b2, killed)
@@ -193,6 +198,9 @@ func (p *part) after(ctx context.Context, b2 *process, killed time.Time) error {
 	if err := p.waiting(ctx, c); err != nil {
 		return err
 	}
+	if left, _, err = p.state(ctx); err != nil { // a commit that was sent before the kill may have come through after it
+		return err
+	}
 	at, said, _ := c.when("standing by")
 	p.promise(true, "C respects the fresh lease and waits", "%s at %s", said, hms(at))
 	taken, err := p.owned(ctx, c, 2, p.ttl+patience)
@@ -212,6 +220,8 @@ func (p *part) after(ctx context.Context, b2 *process, killed time.Time) error {
 	took := time.Since(killed)
 	p.promise(took <= p.ttl+grace, "the first commit comes at most ttl + 1 s after the kill", "%s after it, ttl %s", took.Round(time.Millisecond), p.ttl)
 	p.figure("first_commit_after_kill", took)
-	p.resumed(c, "C", left)
+	if err := p.resumed(ctx, c, "C", left); err != nil {
+		return err
+	}
 	return p.golden(ctx, c, 2)
 }

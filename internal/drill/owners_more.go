@@ -70,7 +70,9 @@ func (p *part) handover(ctx context.Context) error {
 	if _, err := p.committed(ctx, b, goldenRecords); err != nil {
 		return err
 	}
-	p.resumed(b, "B", before)
+	if err := p.resumed(ctx, b, "B", before); err != nil {
+		return err
+	}
 	return p.golden(ctx, b, 2)
 }
 
@@ -86,10 +88,7 @@ func (p *part) twins(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = poll(ctx, patience, func() (bool, error) {
-		_, _, ok := b.when("msg=running")
-		return ok, p.alive(b, nil)
-	}, "the second of the twins runs")
+	err = p.begun(ctx, b)
 	p.fault(Fault{Part: p.name, Kind: "TWIN", At: "owner id", Fired: err == nil})
 	if err != nil {
 		return err
@@ -187,6 +186,8 @@ func (p *part) clock(ctx context.Context) error {
 	if _, err := p.committed(ctx, b, goldenRecords); err != nil {
 		return err
 	}
-	p.resumed(b, "B", before)
+	if err := p.resumed(ctx, b, "B", before); err != nil {
+		return err
+	}
 	return p.golden(ctx, b, 2)
 }

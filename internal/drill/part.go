@@ -204,7 +204,7 @@ func (p *part) state(ctx context.Context) (s control.RunState, ok bool, err erro
 }
 
 func stateOf(ctx context.Context, store control.ControlStore, run string) (s control.RunState, ok bool, err error) {
-	err = store.(control.Checkpoints).Snapshot(ctx, run, func(v control.JournalView) error {
+	err = store.Snapshot(ctx, run, func(v control.JournalView) error {
 		s = v.State()
 		return nil
 	})
@@ -320,6 +320,31 @@ func orText(err error, text string) string {
 		return err.Error()
 	}
 	return text
+}
+
+// freeze stops a process outside of any write. On SQLite one that is stopped within a write, be it the renewal of its lease, holds the file: that
+// is another part, effect. Such a stop missed its aim, and is aimed again.
+func (p *part) freeze(ctx context.Context, a *process) error {
+	for {
+		if err := a.freeze(ctx); err != nil || p.kind != control.StoreSQLite || !p.heldFile(ctx) {
+			return err
+		}
+		if err := a.thaw(); err != nil {
+			return err
+		}
+	}
+}
+
+// heldFile says whether the file of the store cannot be written.
+func (p *part) heldFile(ctx context.Context) bool {
+	const long = 300 * time.Millisecond
+	within, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	l, err := p.eyes.Acquire(within, "drill-probe", "drill-"+p.id, time.Second)
+	if err == nil {
+		err = p.eyes.Release(ctx, l)
+	}
+	return err != nil && ctx.Err() == nil
 }
 
 // emitted is what is judged of an emit document.

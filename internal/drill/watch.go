@@ -137,7 +137,7 @@ func (w *watcher) read(ctx context.Context, run string, s *seen) error {
 		group = nil // the broker may be new, and the group not there yet: a courtesy
 	}
 	var state control.RunState
-	err = w.store.(control.Checkpoints).Snapshot(ctx, run, func(v control.JournalView) error {
+	err = w.store.Snapshot(ctx, run, func(v control.JournalView) error {
 		state = v.State()
 		return nil
 	})
@@ -232,7 +232,7 @@ func (w *watcher) checkpoints(ctx context.Context, run string, s *seen, token co
 	if w.blobs == nil {
 		return nil
 	}
-	pointers, err := w.store.(control.Checkpoints).ListPointers(ctx, run)
+	pointers, err := w.store.ListPointers(ctx, run)
 	if err != nil {
 		return err
 	}

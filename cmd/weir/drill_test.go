@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// stores of a drill: "" is its own temporary SQLite files.
+var drillStores = map[string]func(t *testing.T) string{
+	"sqlite":   func(*testing.T) string { return "" },
+	"postgres": chaosStores["postgres"],
+}
+
+// runDrill runs a drill and returns its exit code and report.
+func runDrill(t *testing.T, store string, args ...string) (int, map[string]any) {
+	t.Helper()
+	if store != "" {
+		args = append(args, "--store", store)
+	}
+	r := weir(t, t.TempDir(), "", append([]string{"drill", "--json"}, args...)...)
+	if !strings.HasPrefix(r.stdout, "{") {
+		t.Fatalf("exit %d, no report\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	return r.code, parse(t, r.stdout)
+}
+
+// failed are the checks of a report that did not hold.
+func failed(report map[string]any) (out []string) {
+	for _, c := range report["checks"].([]any) {
+		if c := c.(map[string]any); c["passed"] != true {
+			out = append(out, c["id"].(string)+" "+c["check"].(string)+": "+c["evidence"].(string))
+		}
+	}
+	return out
+}
+
+// TestDrill: every check of the drill holds, and every fault happens, on both stores.
+func TestDrill(t *testing.T) {
+	t.Parallel()
+	for name, store := range drillStores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, report := runDrill(t, store(t))
+			if code != 0 || len(failed(report)) > 0 {
+				t.Errorf("exit %d, failed:\n%s", code, strings.Join(failed(report), "\n"))
+			}
+			if planned, fired := report["faults_planned"].(float64), report["faults_fired"].(float64); planned < 20 || fired != planned {
+				t.Errorf("%v of %v faults happened", fired, planned)
+			}
+			if n := report["passed"].(float64); n < 36 {
+				t.Errorf("%v checks", n)
+			}
+			t.Logf("%v checks, %v faults, %v ms, %v", report["passed"], report["faults_fired"], report["took_ms"], report["figures"])
+		})
+	}
+}
