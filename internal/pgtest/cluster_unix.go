@@ -11,9 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -22,7 +20,7 @@ import (
 
 // startCluster makes a cluster in a temporary folder and starts its server.
 func (s *server) startCluster() error {
-	bin, err := binaries()
+	bin, err := here().binaries()
 	if err != nil {
 		return err
 	}
@@ -177,64 +175,4 @@ func runner() (*syscall.Credential, error) {
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
 	return nil, errNone{"root may not run it, and there is neither a user postgres nor nobody"}
-}
-
-// binaries finds the folder of initdb and postgres: on PATH, or the newest of Debian's and Homebrew's versioned folders. As a last resort
-// CI, as root, installs them.
-func binaries() (string, error) {
-	if dir := installed(); dir != "" {
-		return dir, nil
-	}
-	if os.Getenv("CI") != "" && os.Geteuid() == 0 {
-		if apt, err := exec.LookPath("apt-get"); err == nil {
-			cmd := exec.Command(apt, "install", "-y", "postgresql")
-			cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				return "", fmt.Errorf("apt-get install postgresql: %w\n%s", err, out[max(0, len(out)-2000):])
-			}
-			if dir := installed(); dir != "" {
-				return dir, nil
-			}
-		}
-	}
-	return "", errNone{"neither initdb and postgres on PATH or in /usr/lib/postgresql, nor WEIR_TEST_POSTGRES"}
-}
-
-func installed() string {
-	has := func(dir string) bool {
-		for _, name := range []string{"initdb", "postgres"} {
-			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.IsDir() {
-				return false
-			}
-		}
-		return true
-	}
-	if path, err := exec.LookPath("initdb"); err == nil {
-		if real, err := filepath.EvalSymlinks(path); err == nil && has(filepath.Dir(real)) {
-			return filepath.Dir(real)
-		}
-	}
-	var dirs []string
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"} {
-		found, _ := filepath.Glob(pattern) // the patterns are well-formed
-		dirs = append(dirs, found...)
-	}
-	slices.SortFunc(dirs, func(a, b string) int {
-		if d := version(b) - version(a); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
-	})
-	if i := slices.IndexFunc(dirs, has); i >= 0 {
-		return dirs[i]
-	}
-	return ""
-}
-
-func version(dir string) int {
-	if m := versioned.FindStringSubmatch(dir); m != nil {
-		n, _ := strconv.Atoi(m[1]) // digits
-		return n
-	}
-	return 0
 }

@@ -12,6 +12,8 @@
 //
 // The programs are looked for on PATH and in Debian's versioned folders. PostgreSQL refuses to run as root; then the user postgres runs it,
 // or nobody. WEIR_TEST_POSTGRES names a server to use instead, by the URL of a superuser; databases are created on it and dropped again.
-// Where there is neither, the package is installed if root runs the tests and CI is set; otherwise tests that need it are
-// skipped with the reason, and with CI set they fail.
+// Where there is neither, the package is installed if root runs the tests, CI is set and there is apt-get; otherwise tests that need it are skipped
+// with the reason and the cure, and with CI set they fail with them.
+//
+// Tested with PostgreSQL 15.
 package pgtest
