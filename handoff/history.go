@@ -203,15 +203,15 @@ func (t *taking) resume(ctx context.Context) error {
 		records += m.Counts().Records
 		t.lanes = append(t.lanes, &lane{machine: m})
 	}
-	if err := t.sameSeam(); err != nil {
-		return err
-	}
 	switch open {
 	case 0:
-		return t.done(ctx, records)
+		if err := t.done(ctx, records); err != nil {
+			return err
+		}
+		return t.sameSeam()
 	case len(t.lanes):
 		t.position = record.Offset(records) // every record so far is counted in one partition
-		return nil
+		return t.sameSeam()
 	}
 	return codes.New(codes.JournalCorrupt, "run %q has %d partitions that take a history in and %d that do not: restore the store from a backup, or start a new run id", t.Header.RunID, open, len(t.lanes)-open)
 }

@@ -175,7 +175,7 @@ func TestTheLeaseDecides(t *testing.T) {
 	if after := w.journal().State; after.Epoch != before.Epoch {
 		t.Errorf("it wrote epoch %d after %d", after.Epoch, before.Epoch)
 	}
-	if _, _, err := handoff.Acquire(context.Background(), w.store, runID, "another", 1e9); !codes.Has(err, codes.StreamLeaseHeld) {
+	if _, _, err := handoff.Acquire(context.Background(), w.store, runID, "another", 1e9, 0); !codes.Has(err, codes.StreamLeaseHeld) {
 		t.Errorf("the lease of a living owner: %v", err)
 	}
 }

@@ -20,9 +20,9 @@ type Hold struct {
 }
 
 // Acquire takes the lease of a run and keeps it. The context that it returns ends, with STREAM_FENCE_OBSOLETO as its cause, when the lease is
-// lost. STREAM_LEASE_OCUPADO when another owner has it.
-func Acquire(ctx context.Context, leases control.Leases, runID, owner string, ttl time.Duration) (*Hold, context.Context, error) {
-	l, err := leases.Acquire(ctx, control.StreamLease(runID), owner, ttl)
+// lost. When another owner has it, it asks again every so often, or, with standEvery 0, is STREAM_LEASE_OCUPADO.
+func Acquire(ctx context.Context, leases control.Leases, runID, owner string, ttl, standEvery time.Duration) (*Hold, context.Context, error) {
+	l, err := stand(ctx, leases, runID, owner, ttl, standEvery)
 	if codes.Has(err, codes.LeaseHeld) {
 		return nil, ctx, codes.New(codes.StreamLeaseHeld, "run %q has an owner: %w", runID, err)
 	}
@@ -35,6 +35,23 @@ func Acquire(ctx context.Context, leases control.Leases, runID, owner string, tt
 	h := &Hold{leases: leases, stop: stop, done: make(chan struct{}), lease: l}
 	go h.renew(renewing, lost)
 	return h, work, nil
+}
+
+// stand asks for the lease until it is free.
+func stand(ctx context.Context, leases control.Leases, runID, owner string, ttl, every time.Duration) (control.Lease, error) {
+	for {
+		l, err := leases.Acquire(ctx, control.StreamLease(runID), owner, ttl)
+		if every == 0 || !codes.Has(err, codes.LeaseHeld) {
+			return l, err
+		}
+		timer := time.NewTimer(every)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return l, context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
 }
 
 // Lease as it stands.

@@ -26,6 +26,7 @@ type handOverOptions struct {
 	run, store, group, at, manifest string
 	ttl                             time.Duration
 	commitBytes                     int
+	standby                         bool
 }
 
 func (o *handOverOptions) add(cmd *cobra.Command) {
@@ -36,6 +37,7 @@ func (o *handOverOptions) add(cmd *cobra.Command) {
 	f.StringVar(&o.group, "group", "", "with --hand-over-to: consumer group of the run, a courtesy")
 	f.StringVar(&o.at, "at", "", "with --hand-over-to: the mark that `weir handoff mark` wrote before the snapshot was taken; without it the stream begins at the topic's present end")
 	f.StringVar(&o.manifest, "manifest", "", "with --hand-over-to: write the manifest of the hand-over here")
+	f.BoolVar(&o.standby, "standby", false, "with --hand-over-to: wait while another process owns the run, such as one that was killed and whose lease has not run out")
 	f.IntVar(&o.commitBytes, "commit-bytes", handoff.DefaultCommitBytes, "with --hand-over-to: commit when the results take this many bytes of memory")
 	f.DurationVar(&o.ttl, "ttl", actors.DefaultTTL, "with --hand-over-to: how long the lease of the run lasts unless it is renewed")
 }
@@ -91,15 +93,11 @@ func (a *app) handOver(ctx context.Context, b batchOptions) error {
 		return err
 	}
 	defer store.Close()
-	hold, work, err := handoff.Acquire(ctx, store, o.run, control.NewOwner(), o.ttl)
+	hold, work, err := o.acquire(ctx, store)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err := hold.Release(context.WithoutCancel(ctx)); err != nil {
-			a.log.Info("the lease was not given back and runs out by itself", "cause", err.Error())
-		}
-	}()
+	defer a.giveBack(ctx, hold)
 	bound := plan.MemoryBound(len(mark.Partitions))
 	a.notice("weir: %s: at most %d MiB of memory for the state and buffers of %d partitions\n", printable(b.snapshot), bound.Total>>20, len(mark.Partitions))
 	cfg := handoff.Config{
@@ -114,6 +112,23 @@ func (a *app) handOver(ctx context.Context, b batchOptions) error {
 		return err
 	}
 	return a.handedOver(work, o, store, r, endsOf(topic), plan)
+}
+
+// acquire takes the lease of the run, at once or, standing by, when it is free.
+func (o *handOverOptions) acquire(ctx context.Context, store control.ControlStore) (*handoff.Hold, context.Context, error) {
+	var every time.Duration
+	if o.standby {
+		every = actors.DefaultStandEvery
+	}
+	return handoff.Acquire(ctx, store, o.run, drillOwner(), o.ttl, every)
+}
+
+func (a *app) giveBack(ctx context.Context, hold *handoff.Hold) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if err := hold.Release(ctx); err != nil {
+		a.log.Info("the lease was not given back and runs out by itself", "cause", err.Error())
+	}
 }
 
 // drilled is a journal in which a drill may fail before a commit and after it, at the points at which it may in the engine.
