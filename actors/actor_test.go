@@ -55,6 +55,7 @@ func newBench(k *actortest.Kit, parts int, tune func(*Config)) *bench {
 		b.in.partitions = append(b.in.partitions, p)
 		from[p] = record.Position{}
 	}
+	b.in.header.Partitions = b.in.partitions
 	var err error
 	if b.in.source, err = b.log.Open(context.Background(), from); err != nil {
 		k.T.Fatal(err)

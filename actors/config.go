@@ -17,10 +17,11 @@ import (
 
 // Defaults of a Config.
 const (
-	DefaultEpochEvery  = time.Second
-	DefaultEpochBytes  = flow.EpochBytes
-	DefaultFetchSize   = 1024
-	DefaultMaxFailures = 10
+	DefaultEpochEvery      = time.Second
+	DefaultEpochBytes      = flow.EpochBytes
+	DefaultCheckpointEvery = time.Minute
+	DefaultFetchSize       = 1024
+	DefaultMaxFailures     = 10
 )
 
 // Config says what to run. Plan, Source, Journal and RunID are required. The source and the journal stay the caller's to close.
@@ -38,7 +39,8 @@ type Config struct {
 	// of the run that is in order. Defaults to none. Its errors are logged, told to OnCheckpoint, and do not stop the run.
 	Checkpointer    Checkpointer
 	CheckpointEvery time.Duration
-	// OnCheckpoint is told of every checkpoint that was made, or not.
+	// OnCheckpoint is told of every checkpoint that was made, or not. It is called in an actor and must not block. A checkpoint that is
+	// refused because the lease was lost is not told: that is the end of the run.
 	OnCheckpoint func(p control.Pointer, err error)
 
 	// EpochEvery is how often a cut is committed while there is something to commit. Defaults to 1 s.
@@ -67,6 +69,11 @@ type Config struct {
 	// MaxFailures ends the run when one cause (the same code, or a panic, or an error without a code, in the same actor) has come that
 	// often without a committed epoch in between. A source that fails for a while (a code to be retried) after more was read than ever
 	// before starts the count again. Defaults to 10, with the default back-off about 21 s of trying.
+	//
+	// A cause in one partition is counted until that partition has moved on itself, whatever the others commit, and tried again after
+	// Backoff.Min. In a run without MaxRecords and UntilRecords it does not end the run: the partition is blocked (PartitionBlocked), as it
+	// is at once by a failure that does not pass, and the others go on. Such a run ends with the cause when it is stopped, when a bounded
+	// source ends, or when no partition is left.
 	MaxFailures int
 
 	// Kill ends Run at once, without a last cut: the second Ctrl-C. Defaults to never. Cancelling the context of Run instead is the
@@ -115,6 +122,8 @@ func (c *Config) Validate() error {
 	check(c.Source == nil, "There is no source to read.")
 	check(c.Journal == nil, "There is no journal to commit to.")
 	c.Fencing.validate(c.Journal, check)
+	check(c.Checkpointer != nil && c.Fencing == nil, "There is a Checkpointer and no Fencing: checkpoints are written under a lease.")
+	check(c.CheckpointEvery < 0, "CheckpointEvery is %v. It must be 0 (the default) or more.", c.CheckpointEvery)
 	check(c.RunID == "", "There is no run id: name the run, so that it can be resumed.")
 	check(c.MaxRecords < 0, "MaxRecords is %d. It must be 0 (off) or more.", c.MaxRecords)
 	check(c.UntilRecords < 0, "UntilRecords is %d. It must be 0 (off) or more.", c.UntilRecords)
@@ -134,6 +143,7 @@ func (c *Config) Validate() error {
 func (c Config) withDefaults() Config {
 	c.Fencing = c.Fencing.withDefaults()
 	orDefault(&c.EpochEvery, DefaultEpochEvery)
+	orDefault(&c.CheckpointEvery, DefaultCheckpointEvery)
 	orDefault(&c.EpochBytes, DefaultEpochBytes)
 	orDefault(&c.FetchSize, DefaultFetchSize)
 	orDefault(&c.CreditRecords, flow.CreditRecords)

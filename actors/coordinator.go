@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/weirstream/weir/actors/shell"
@@ -121,7 +122,7 @@ func (a *coordinatorActor) aligned(m aligned) {
 	a.commit = control.Commit{RunID: a.in.cfg.RunID, Epoch: m.epoch, Status: control.RunOpen, Watermark: m.watermark, Partitions: m.partitions}
 	if a.last && a.mode == endFinish {
 		a.commit.Status = control.RunFinished
-		shell.Send(a.in.run, toRun(committing{m.stamp, m.epoch}))
+		a.in.lastEpoch.Store(m.epoch)
 	}
 	commit, queues := a.commit, a.queues
 	state := a.after(commit)
@@ -134,7 +135,8 @@ func (a *coordinatorActor) aligned(m aligned) {
 // after is the state of the journal once the commit stands.
 func (a *coordinatorActor) after(c control.Commit) control.RunState {
 	s := a.state
-	s.Epoch, s.Status, s.Watermark, s.Cuts = c.Epoch, c.Status, c.Watermark, make(map[int32]partitions.Cut, len(c.Partitions))
+	s.Epoch, s.Status, s.Watermark, s.Cuts = c.Epoch, c.Status, c.Watermark, make(map[int32]partitions.Cut, len(a.state.Cuts))
+	maps.Copy(s.Cuts, a.state.Cuts) // those of blocked partitions stay
 	for _, p := range c.Partitions {
 		cut := p.Cut
 		cut.Put, cut.Delete = nil, nil
@@ -228,6 +230,7 @@ func codeName(err error) string {
 
 func progressOf(in *incarnation, c control.Commit, s control.RunState, took time.Duration, queues []Queue) Progress {
 	p := Progress{Epoch: c.Epoch, Incarnation: in.number, Status: c.Status, Watermark: c.Watermark, CommitTime: took, Queues: queues}
+	p.Blocked = blockedResults(s, in.blocked)
 	for _, pc := range c.Partitions {
 		p.Rows += pc.Rows.Count
 	}

@@ -8,7 +8,7 @@
 //		Plan: plan, Source: source, Journal: journal, RunID: "prices", MaxRecords: 299,
 //	})
 //
-// Run opens the run in the journal, restores every partition from its last cut, opens the source exactly at the positions of that cut,
+// With Config.Fencing, Run takes the lease of the run before anything else, and keeps it to its end. It opens the run in the journal, restores every partition from its last cut, opens the source exactly at the positions of that cut,
 // and then, until the end:
 //
 //	poll      a goroutine asks the source for records and sends the answer to the reader
@@ -23,11 +23,14 @@
 // # The tree
 //
 //	                                     run                     opens, ends and reopens incarnations
-//	            ┌──────────────┬──────────┴───┬───────────────┐
-//	         reader       coordinator      fan-in     partition/0 … partition/n
-//	            │              │              │               │
-//	       polls, hands    asks for cuts,  aligns cuts,   one partitions.Machine
-//	       out for credit  commits, ends   merges time
+//	     ┌──────────────┬──────────────┬──┴───────────┬───────────────┐
+//	   lease         reader       coordinator      fan-in     partition/0 … partition/n
+//	     │              │              │              │               │
+//	takes, renews,  polls, hands   asks for cuts,  aligns cuts,   one partitions.Machine
+//	gives back      out for credit commits, ends   merges time
+//
+// The lease, and the checkpoints that the run actor has made now and then (Config.Checkpointer), belong to the run; the others to one
+// incarnation of it.
 //
 //	source ─polled─▶ reader ─deliver, barrier─▶ partition ─cut─▶ fan-in ─aligned─▶ coordinator ─Commit─▶ journal
 //	       ◀──ask───   │ ▲ ◀─────credit──────────                                    │   ▲
@@ -47,12 +50,29 @@
 // Only a commit moves the position of a run, and it moves with what was computed up to there: accepted records that no watermark has
 // released yet are part of the cut, so a resume position never stands beyond what the saved state holds.
 //
+// # The lease
+//
+// The lease is renewed every third of its ttl by goroutines of its own, so that no step or commit, however long, keeps it waiting. The
+// holder's own clock ends a term: ttl after the call was sent that gave it. Until then a renewal that fails is tried again; one that the
+// store refuses ends the run at once. Every write goes through the fence (control.Fencer), which has the last word: what a process
+// computed that was stopped for longer than its lease lasts is refused there, whatever it believes. A run whose lease is lost commits
+// nothing more, tells nothing more, gives nothing back, and ends with STREAM_FENCE_OBSOLETO.
+//
+// After the last effect of an end in order, or of a run that gives up, the lease is given back, so that a stand-by (Fencing.Standby) goes on
+// within StandEvery. After a Kill it runs out by itself.
+//
 // # When something fails
 //
 // A panic or an error in any actor or goroutine, an error of the source or of the journal ends the incarnation: no message is skipped,
 // the open epoch is abandoned, every actor is stopped, and after a back-off the next incarnation goes on from what the journal says.
 // A commit whose answer was lost is unknown, neither made nor failed; reading the journal back decides. Every message carries its
 // incarnation, and a receiver drops what is not of its own.
+//
+// The run actor itself is started again by Run, with what it knows of causes and commits.
+//
+// A partition that fails again and again without getting any further is blocked: the next incarnations leave it out, its cut stays, and
+// it holds the merged watermark, while the others go on. The run ends with its cause. In a run with a limit of records (MaxRecords,
+// UntilRecords), which cannot reach it without that partition, the cause is the end at once.
 //
 // An error whose code is not to be retried ends the run at once, and so does a cause that has come Config.MaxFailures times without a
 // commit in between; a source that fails after more was read than ever before counts anew. What the journal holds is then a consistent
@@ -66,6 +86,9 @@
 //   - The context of Run is cancelled: as UntilRecords, at once. If a failure stands then, after which nothing has been committed, that
 //     failure is the end of the run, since what was processed before it is in no journal.
 //   - Config.Kill is cancelled: nothing is committed any more, and Run returns at once.
+//   - The lease is lost: as Kill, with a moment for what is under way to end.
+//
+// An end in order makes a last checkpoint and gives the lease back.
 //
 // # Memory
 //

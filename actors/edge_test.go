@@ -204,9 +204,10 @@ func TestFailureOfTheRunActorItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, parse(t, wideFlow), randomInput(seeded(t, 42), 2, 30), func(c *Config, s *sourcetest.Config) { s.Bounded = false })
-		r.cfg.Logger = slog.New(fragile{slog.NewTextHandler(r.logged, nil)})
+		r.cfg.Logger, r.cfg.MaxFailures = slog.New(fragile{slog.NewTextHandler(r.logged, nil)}), 3
 		result, err := r.run()
-		if !codes.Has(err, codes.Internal) || !strings.Contains(err.Error(), "run failed: panic: log full") || result.Status != control.RunOpen {
+		if !codes.Has(err, codes.Internal) || !strings.Contains(err.Error(), "run failed 3 times without a commit in between") ||
+			!strings.Contains(err.Error(), "panic: log full") || result.Status != control.RunOpen || result.Incarnations != 3 {
 			t.Errorf("%v, %+v", err, result)
 		}
 	})

@@ -170,7 +170,7 @@ func TestStopWhileWaitingAndWhileOpening(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, plan, input{nil, nil})
-		r.cfg.Hooks.At = func(ctx context.Context, p Point) error { <-ctx.Done(); return ctx.Err() }
+		r.cfg.Hooks = at(BeforeOpen, 1, hang)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if result, err := Run(ctx, r.cfg); !errors.Is(err, ErrInterrupted) || len(result.Failures) != 0 {

@@ -31,31 +31,58 @@ func (s *supervisor) fail(f Failure) {
 		return
 	}
 	if s.phase == running && time.Since(s.began) >= s.e.cfg.Backoff.Healthy {
-		s.counts, s.inRow = make(map[cause]int), 0
+		s.forgive(func(int32) bool { return false })
 	}
 	s.uncertain = s.uncertain || s.phase == running
+	s.note(f)
+	s.end()
+}
+
+// forgive starts the counts of causes again. Those of a partition stand until it has moved on itself: what others commit says nothing about
+// a record on which it fails, and would let it fail for ever.
+func (s *supervisor) forgive(moved func(partition int32) bool) {
+	s.inRow = 0
+	maps.DeleteFunc(s.counts, func(c cause, _ int) bool {
+		p, ok := c.ofPartition()
+		return !ok || moved(p)
+	})
+}
+
+const maxFailuresKept = 100
+
+// note keeps a failure, counts it, and decides whether it is the end, of the run or of reading one partition.
+func (s *supervisor) note(f Failure) {
 	s.failures = append(s.failures, f)
 	if n := len(s.failures); n > maxFailuresKept {
 		s.failures = s.failures[n-maxFailuresKept:]
 	}
-	s.inRow++
 	s.standing = &f
 	key := cause{f.Actor, kindOf(f.Cause)}
 	if s.further() && ofSource(f) {
 		maps.DeleteFunc(s.counts, func(c cause, _ int) bool { return c.what == key.what })
 	}
 	s.counts[key]++
+	n := s.counts[key]
+	tired := fatal(f.Cause) || n >= s.e.cfg.MaxFailures
+	p, one := key.ofPartition()
+	if !one {
+		s.inRow++
+	}
 	switch {
+	case tired && one && s.e.cfg.unbounded():
+		s.block(p, f, n)
+		return
 	case fatal(f.Cause):
 		s.over(f.Cause)
-	case s.counts[key] >= s.e.cfg.MaxFailures:
-		s.over(gaveUp(f, s.counts[key], s.state.Epoch))
+	case tired:
+		s.over(gaveUp(f, n, s.state.Epoch))
 	}
 	s.log(f)
-	s.end()
 }
 
-const maxFailuresKept = 100
+// pause is the pause before the next incarnation. After the failure of one partition it is short: a partition depends on nothing that would
+// need time, and the others wait for it.
+func (s *supervisor) pause() time.Duration { return s.e.cfg.Backoff.Pause(max(s.inRow, 1)) }
 
 // further notes how far the incarnation has read, and says whether that is further than any has before.
 func (s *supervisor) further() bool {
@@ -85,7 +112,7 @@ func (s *supervisor) log(f Failure) {
 		// Run returns it, and who called it reports it.
 		s.e.log.Info("failed; the run ends", args...)
 	} else {
-		s.e.log.Warn("failed; the run goes on from its last commit", append(args, "pause", s.e.cfg.Backoff.Pause(s.inRow))...)
+		s.e.log.Warn("failed; the run goes on from its last commit", append(args, "pause", s.pause())...)
 	}
 	var p *shell.PanicError
 	if errors.As(f.Cause, &p) {

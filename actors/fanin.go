@@ -64,9 +64,16 @@ func (a *fanInActor) cutTaken(m cutTaken) error {
 }
 
 // merge is a function of the cut alone, whatever the order of the answers: a fresh merge has no value before the last partition
-// is in, so that no order in which they go idle or come back makes a value in between.
+// is in, so that no order in which they go idle or come back makes a value in between. A blocked partition stands where its cut stands.
 func (a *fanInActor) merge() record.EventTime {
-	m := watermark.NewMerge(a.in.partitions)
+	m := watermark.NewMerge(a.in.header.Partitions)
+	for p := range a.in.blocked {
+		w := record.NoTime
+		if cut, ok := a.in.state.Cuts[p]; ok {
+			w = cut.Watermark
+		}
+		m.Update(p, watermark.Active, w)
+	}
 	for _, c := range a.answers {
 		m.Update(c.commit.Cut.Partition, c.status, c.commit.Cut.Watermark)
 	}

@@ -336,6 +336,35 @@ func every(name Failpoint, n int, do func(ctx context.Context) error) (Hooks, *i
 
 var errBoom = errors.New("boom")
 
+// order watches what is published while a run goes on.
+type order struct {
+	epochs int
+	want   *published
+	lens   map[int32]int
+}
+
+// watchOrder reads the journal after every commit: what is published only grows, and is the beginning of the reference always, so that no
+// record is ever seen before an earlier one of its partition.
+func watchOrder(r *rig, want *published) *order {
+	w := &order{want: want, lens: map[int32]int{}}
+	inner := r.cfg.OnProgress
+	r.cfg.OnProgress = func(p Progress) {
+		if inner != nil {
+			inner(p)
+		}
+		w.epochs++
+		for part, rows := range want.rows {
+			var got []byte
+			err := r.journal.Outputs(context.Background(), "run", part, func(x partitions.Rows) error { got = append(got, x.Data...); return nil })
+			if err != nil || len(got) < w.lens[part] || !bytes.HasPrefix(rows, got) {
+				r.t.Errorf("epoch %d, partition %d: %d bytes after %d, not the beginning of the reference (%v)", p.Epoch, part, len(got), w.lens[part], err)
+			}
+			w.lens[part] = len(got)
+		}
+	}
+	return w
+}
+
 // brittle is an operator that panics at one tick of the whole process, once.
 type brittle struct {
 	operators.Operator

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,9 @@ const (
 	leaseName       = runName + "/lease"
 )
 
-func partitionName(p int32) string { return runName + "/partition/" + strconv.Itoa(int(p)) }
+const partitionPrefix = runName + "/partition/"
+
+func partitionName(p int32) string { return partitionPrefix + strconv.Itoa(int(p)) }
 
 // engine is what all incarnations of a run share. It does not change.
 type engine struct {
@@ -39,6 +42,8 @@ type engine struct {
 	// effects ends with ctx, or when the lease is lost: nothing may be written any more.
 	effects context.Context
 	revoke  context.CancelCauseFunc
+	// lastEpoch is the epoch of a FINISHED commit that was tried, or 0.
+	lastEpoch atomic.Uint64
 	// lease is the last grant. It is nil in a run without Fencing, and before the first.
 	lease atomic.Pointer[control.Lease]
 	// background are the goroutines that open, end and read back incarnations, and ask for the lease.
@@ -79,9 +84,11 @@ type incarnation struct {
 	// reads it when something has failed.
 	handed atomic.Int64
 
-	header     control.RunHeader
-	state      control.RunState
+	header control.RunHeader
+	state  control.RunState
+	// partitions are those that are read; blocked are the others.
 	partitions []int32
+	blocked    map[int32]blockedAt
 	machines   map[int32]*partitions.Machine
 	source     sources.Reader
 
@@ -144,7 +151,10 @@ func (in *incarnation) openRun() error {
 	if err != nil {
 		return err
 	}
-	in.partitions = info.Partitions
+	in.partitions = slices.DeleteFunc(slices.Clone(info.Partitions), func(p int32) bool {
+		_, blocked := in.blocked[p]
+		return blocked
+	})
 	in.header = control.RunHeader{
 		RunID: in.cfg.RunID, Fingerprint: in.cfg.Plan.Fingerprint, Source: info.Name, SourceID: info.ID,
 		Group: in.cfg.Group, Partitions: info.Partitions,

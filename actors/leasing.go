@@ -34,7 +34,9 @@ func (s *supervisor) leaseNews(m leaseNews) {
 			s.close()
 		}
 	case m.change == LeaseWaiting:
-		s.counts, s.inRow, s.standing = make(map[cause]int), 0, nil // the store answers
+		// The store answers.
+		s.standing = nil
+		s.forgive(func(int32) bool { return true })
 		s.tellLease(m)
 	case m.change == LeaseAcquired:
 		s.granted(m)
@@ -83,8 +85,8 @@ func (s *supervisor) lose(cause error) {
 	if s.held != nil {
 		m.lease = *s.held
 	}
-	s.tellLease(m)
 	s.over(err)
+	s.tellLease(m)
 }
 
 // stepDown ends what is under way after the lease is lost.
@@ -96,7 +98,7 @@ func (s *supervisor) stepDown() {
 		s.end()
 	case leasing, waiting:
 		s.quiet()
-	case releasing:
+	case saving, releasing:
 		s.close()
 	case idle, ending, over:
 	}
@@ -115,7 +117,7 @@ func (s *supervisor) leaseFailed(cause error) {
 		s.fail(f)
 	case releasing:
 		s.close()
-	case idle, ending, waiting, over:
+	case idle, ending, waiting, saving, over:
 		s.e.log.Warn("the lease actor failed", "cause", cause.Error())
 	}
 }

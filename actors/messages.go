@@ -29,6 +29,8 @@ const (
 	endUntil
 	// endShort: an open cut, since a bounded log ended before the number of records that was asked for.
 	endShort
+	// endBlocked: an open cut, since a bounded log ended while a partition was blocked.
+	endBlocked
 	// endInterrupt: an open cut, since the run was asked to stop.
 	endInterrupt
 )
@@ -39,17 +41,13 @@ type (
 		stamped
 		forRun()
 	}
-	// start opens the first incarnation.
-	start struct{ stamp }
+	// start opens the first incarnation, resume goes on after a failure of the run actor itself.
+	start  struct{ stamp }
+	resume struct{ stamp }
 	// opened says that the state is restored and the source is open, or why not.
 	opened struct {
 		stamp
 		err error
-	}
-	// committing says that the last commit of the run is about to be tried.
-	committing struct {
-		stamp
-		epoch uint64
 	}
 	// committed is the new state of the journal.
 	committed struct {
@@ -85,17 +83,17 @@ type (
 	}
 )
 
-func (start) forRun()      {}
-func (opened) forRun()     {}
-func (committing) forRun() {}
-func (committed) forRun()  {}
-func (ended) forRun()      {}
-func (quiet) forRun()      {}
-func (retry) forRun()      {}
-func (readBack) forRun()   {}
-func (interrupt) forRun()  {}
-func (kill) forRun()       {}
-func (leaseNews) forRun()  {}
+func (start) forRun()     {}
+func (resume) forRun()    {}
+func (opened) forRun()    {}
+func (committed) forRun() {}
+func (ended) forRun()     {}
+func (quiet) forRun()     {}
+func (retry) forRun()     {}
+func (readBack) forRun()  {}
+func (interrupt) forRun() {}
+func (kill) forRun()      {}
+func (leaseNews) forRun() {}
 
 // To the reader.
 type (

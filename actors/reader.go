@@ -184,8 +184,11 @@ func (r *readerActor) polled(m polled) error {
 	}
 	if end && !r.exhausted {
 		r.exhausted = true
-		if r.limit > 0 {
+		switch {
+		case r.limit > 0:
 			r.mode = endShort
+		case len(r.in.blocked) > 0:
+			r.mode = endBlocked
 		}
 	}
 	if len(m.batches) == 0 && !end {

@@ -28,7 +28,7 @@ type Result struct {
 	Watermark record.EventTime
 	// Counts are summed over the partitions.
 	Counts partitions.Counts
-	// Partitions in ascending order. One without a cut has no counts and stands at the beginning of its log.
+	// Partitions in ascending order, those that are blocked among them. One without a cut has no counts and stands at the beginning of its log.
 	Partitions []PartitionResult
 	// Incarnations is the number of times that the run was started from its last cut; 1 when nothing failed.
 	Incarnations int
@@ -43,7 +43,21 @@ type PartitionResult struct {
 	Watermark record.EventTime
 	Finished  bool
 	Counts    partitions.Counts
+	// Status says whether the partition was read to the end of the run; Cause is why it is blocked.
+	Status PartitionStatus
+	Cause  error
 }
+
+// PartitionStatus says whether a partition is read.
+type PartitionStatus string
+
+// The states of a partition.
+const (
+	PartitionRead PartitionStatus = "READ"
+	// PartitionBlocked: it failed MaxFailures times without getting any further, or in a way that does not pass. The others go on without
+	// it; its cut stays where it is, and it holds the merged watermark.
+	PartitionBlocked PartitionStatus = "BLOCKED"
+)
 
 // Positions are the next positions by partition.
 func (r Result) Positions() map[int32]record.Position {
@@ -82,6 +96,8 @@ type Progress struct {
 	// Rows is the number of results in this epoch, CommitTime how long the journal took.
 	Rows       int
 	CommitTime time.Duration
+	// Blocked are the partitions that are not read any more, and why.
+	Blocked []PartitionResult
 	// Queues, one a partition in ascending order, are as they were when the cut was asked for.
 	Queues []Queue
 }
@@ -99,20 +115,28 @@ type Queue struct {
 }
 
 // result makes a Result of a committed state.
-func resultOf(s control.RunState, all []int32) Result {
+func resultOf(s control.RunState, all []int32, blocked map[int32]blockedAt) Result {
 	r := Result{Status: s.Status, Epoch: s.Epoch, Watermark: s.Watermark}
 	if r.Status == "" {
 		r.Status, r.Watermark = control.RunOpen, record.NoTime
 	}
 	for _, p := range all {
-		pr := PartitionResult{Partition: p, Watermark: record.NoTime}
-		if cut, ok := s.Cuts[p]; ok {
-			pr.Next, pr.Watermark, pr.Finished, pr.Counts = cut.Next, cut.Watermark, cut.Finished, cut.Counts
-		}
+		pr := partitionResult(s, p, blocked)
 		r.Partitions = append(r.Partitions, pr)
 		r.Counts = addCounts(r.Counts, pr.Counts)
 	}
 	return r
+}
+
+func partitionResult(s control.RunState, p int32, blocked map[int32]blockedAt) PartitionResult {
+	pr := PartitionResult{Partition: p, Watermark: record.NoTime, Status: PartitionRead}
+	if cut, ok := s.Cuts[p]; ok {
+		pr.Next, pr.Watermark, pr.Finished, pr.Counts = cut.Next, cut.Watermark, cut.Finished, cut.Counts
+	}
+	if b, ok := blocked[p]; ok {
+		pr.Status, pr.Cause = PartitionBlocked, b.cause
+	}
+	return pr
 }
 
 func addCounts(a, b partitions.Counts) partitions.Counts {

@@ -28,88 +28,146 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return Result{}, err
 	}
-	e := newEngine(ctx, cfg.withDefaults())
-	defer e.cancel()
-	out := make(chan outcome, 2)
-	var last atomic.Pointer[Result]
-	system := shell.NewSystem(shell.Options{Logger: e.log, OnFailure: func(f shell.Failed) {
-		// Only the run actor has no supervisor. Its failure is one of weir itself.
-		out <- outcome{err: codes.New(codes.Internal, "%s failed: %w", f.Child.Name(), f.Cause)}
-	}})
-	publish := func(r Result) { last.Store(&r) }
-	s := newSupervisor(e, out, publish)
-	var err error
-	if e.run, err = shell.Spawn(system, shell.Spec{Name: runName}, shell.Behaviour[toRun](s)); err != nil {
+	r := newRunner(ctx, cfg.withDefaults())
+	defer r.e.cancel()
+	if err := r.spawn(start{}); err != nil {
 		return Result{}, codes.New(codes.Internal, "the run does not start: %w", err)
 	}
-	shell.Send(e.run, toRun(start{}))
-	o, ok := e.await(ctx, out)
+	o, ok := r.await(ctx)
 	if !ok {
-		go e.clean(system) // what hangs, hangs
-		if r := last.Load(); r != nil {
-			o.result = *r
+		go r.clean() // what hangs, hangs
+		if last := r.last.Load(); last != nil {
+			o.result = *last
 		}
 		return o.result, o.err
 	}
-	if o.result.Incarnations == 0 {
-		if r := last.Load(); r != nil {
-			o.result = *r
+	r.e.cancel()
+	r.cleanInTime()
+	return o.result, o.err
+}
+
+// runner is what stands outside the actors: it passes on what comes from the caller, and starts the run actor again when that fails itself.
+type runner struct {
+	e      *engine
+	s      *supervisor
+	system *shell.System
+	out    chan outcome
+	last   atomic.Pointer[Result]
+	// failed is why the run actor has failed; revived says that it may be started again, or that it must not be.
+	failed  chan error
+	revived chan bool
+}
+
+func newRunner(ctx context.Context, cfg Config) *runner {
+	r := &runner{e: newEngine(ctx, cfg), out: make(chan outcome, 2), failed: make(chan error, 1), revived: make(chan bool, 1)}
+	r.s = newSupervisor(r.e, r.out, func(last Result) { r.last.Store(&last) })
+	r.system = shell.NewSystem(shell.Options{Logger: r.e.log, OnFailure: r.onFailure})
+	return r
+}
+
+// onFailure is told of failures without a supervisor: those of the run actor, and those of others that fall together with it.
+func (r *runner) onFailure(f shell.Failed) {
+	if f.Child.Name() != runName {
+		r.e.log.Debug("failed while the run actor was down", "actor", f.Child.Name(), "cause", f.Cause.Error())
+		return
+	}
+	select {
+	case r.failed <- f.Cause:
+	default: // it fails a second time while it stops
+	}
+}
+
+// spawn starts the run actor, for the first time or again: what it knows is kept.
+func (r *runner) spawn(first toRun) error {
+	e, s := r.e, r.s
+	b := shell.Intercept(shell.Behaviour[toRun](s), func(*shell.Context, toRun) (bool, error) {
+		err := e.cfg.Hooks.at(e.ctx, Point{Name: OnMessage, Actor: runName, Incarnation: s.number()})
+		return err == nil, err
+	})
+	ref, err := shell.Spawn(r.system, shell.Spec{Name: runName}, b)
+	if err != nil {
+		return err
+	}
+	e.run = ref
+	shell.Send(e.run, first)
+	return nil
+}
+
+// await passes on what comes from outside until the run is over. It is false when a run that was killed, or whose lease is lost, did not end
+// in time.
+func (r *runner) await(ctx context.Context) (outcome, bool) {
+	stop, die, lost := ctx.Done(), r.e.cfg.Kill.Done(), r.e.effects.Done()
+	var grace <-chan time.Time
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	why := ErrKilled
+	down := false
+	for {
+		select {
+		case o := <-r.out:
+			return o, true
+		case <-stop:
+			stop = nil
+			r.send(down, interrupt{})
+		case <-die:
+			die, stop, lost, why = nil, nil, nil, ErrKilled
+			r.e.cancel()
+			r.send(down, kill{})
+			timer.Reset(killGrace)
+			grace = timer.C
+		case <-lost:
+			lost, stop, why = nil, nil, context.Cause(r.e.effects)
+			timer.Reset(stepDownGrace)
+			grace = timer.C
+		case <-grace:
+			return outcome{err: why}, false
+		case cause := <-r.failed:
+			down = true
+			go func() { r.revived <- r.s.revive(cause) }()
+		case again := <-r.revived:
+			if !again {
+				return outcome{r.s.result(), r.s.stop}, true
+			}
+			if err := r.spawn(resume{}); err != nil {
+				return outcome{r.s.result(), codes.New(codes.Internal, "the run actor does not start again: %w", err)}, true
+			}
+			down = false
+			// What it was told while it was down, and what it may have had in hand when it failed, is told again.
+			if r.e.cfg.Kill.Err() != nil {
+				r.send(down, kill{})
+			}
+			if ctx.Err() != nil {
+				r.send(down, interrupt{})
+			}
 		}
 	}
-	e.cancel()
+}
+
+func (r *runner) send(down bool, m toRun) {
+	if !down {
+		shell.Send(r.e.run, m)
+	}
+}
+
+// clean waits for every actor and goroutine.
+func (r *runner) clean() {
+	if err := r.system.Shutdown(context.Background()); err != nil {
+		r.e.log.Error("shutdown", "cause", err.Error())
+	}
+	r.e.background.Wait()
+}
+
+func (r *runner) cleanInTime() {
 	cleaned := make(chan struct{})
 	go func() {
 		defer close(cleaned)
-		e.clean(system)
+		r.clean()
 	}()
 	timer := time.NewTimer(stepDownGrace)
 	defer timer.Stop()
 	select {
 	case <-cleaned:
 	case <-timer.C:
-		e.log.Error("a call of the store or the source does not end although its context has; it is left alone", "run", cfg.RunID)
+		r.e.log.Error("a call of the store or the source does not end although its context has; it is left alone", "run", r.e.cfg.RunID)
 	}
-	return o.result, o.err
-}
-
-// await passes on what comes from outside until the run is over. It is false when a run that was killed, or whose lease is lost, did not end
-// in time.
-func (e *engine) await(ctx context.Context, out <-chan outcome) (outcome, bool) {
-	stop, die := ctx.Done(), e.cfg.Kill.Done()
-	var grace <-chan time.Time
-	lost := e.effects.Done()
-	why := ErrKilled
-	for {
-		select {
-		case o := <-out:
-			return o, true
-		case <-stop:
-			stop = nil
-			shell.Send(e.run, toRun(interrupt{}))
-		case <-die:
-			die, stop, lost = nil, nil, nil
-			e.cancel()
-			shell.Send(e.run, toRun(kill{}))
-			why = ErrKilled
-			timer := time.NewTimer(killGrace)
-			defer timer.Stop()
-			grace = timer.C
-		case <-lost:
-			lost, stop = nil, nil
-			why = context.Cause(e.effects)
-			timer := time.NewTimer(stepDownGrace)
-			defer timer.Stop()
-			grace = timer.C
-		case <-grace:
-			return outcome{err: why}, false
-		}
-	}
-}
-
-// clean waits for every actor and goroutine.
-func (e *engine) clean(system *shell.System) {
-	if err := system.Shutdown(context.Background()); err != nil {
-		e.log.Error("shutdown", "cause", err.Error())
-	}
-	e.background.Wait()
 }

@@ -14,10 +14,10 @@ import (
 
 // phase is where the run actor stands.
 //
-//	           granted            opened              ended             the run is over          given back
-//	┌─────────┐ ─────▶ ┌─────────┐ ────▶ ┌─────────┐ ──────▶ ┌────────┐ ──────────────▶ ┌───────────┐ ──▶ ┌──────┐
-//	│ leasing │        │ opening │       │ running │         │ ending │                 │ releasing │     │ over │
-//	└─────────┘        └─────────┘ ────▶ └─────────┘ ──────▶ └────────┘                 └───────────┘     └──────┘
+//	           granted            opened              ended             the run is over      saved            given back
+//	┌─────────┐ ─────▶ ┌─────────┐ ────▶ ┌─────────┐ ──────▶ ┌────────┐ ──────▶ ┌────────┐ ──────▶ ┌───────────┐ ──▶ ┌──────┐
+//	│ leasing │        │ opening │       │ running │         │ ending │         │ saving │         │ releasing │     │ over │
+//	└─────────┘        └─────────┘ ────▶ └─────────┘ ──────▶ └────────┘         └────────┘         └───────────┘     └──────┘
 //	     ▲  │ failed      ▲       failed              failed    │ quiet, and not over
 //	     │  └───────────┐ │                                     │
 //	     │              ▼ │ retry, the lease is held            │
@@ -25,17 +25,21 @@ import (
 //	     └──────── │ waiting │ ◀────────────────────────────────┘
 //	        retry  └─────────┘
 //
-//	           granted  opened   failed   ended   quiet                 retry               interrupt                kill
-//	leasing    opening  -        waiting  -       -                     -                   releasing                over
-//	opening    -        running  ending   -       -                     -                   ending when opened       ending when opened
-//	running    -        -        ending   ending  -                     -                   asks the reader to stop  ending
-//	ending     -        -        noted    -       waiting or releasing  -                   releasing when quiet     over when quiet
-//	waiting    -        -        -        -       -                     leasing or opening  releasing                over
-//	releasing  -        -        over     -       -                     -                   -                        over
-//	over       -        -        -        -       -                     -                   -                        -
+//	           granted  opened   failed   ended   quiet              retry               interrupt                kill
+//	leasing    opening  -        waiting  -       -                  -                   saving                   over
+//	opening    -        running  ending   -       -                  -                   ending when opened       ending when opened
+//	running    -        -        ending   ending  -                  -                   asks the reader to stop  ending
+//	ending     -        -        noted    -       waiting or saving  -                   saving when quiet        over when quiet
+//	waiting    -        -        -        -       -                  leasing or opening  saving                   over
+//	saving     -        -        noted    -       -                  -                   for a moment more        over
+//	releasing  -        -        over     -       -                  -                   -                        over
+//	over       -        -        -        -       -                  -                   -                        -
 //
 // The lease is taken once and kept over incarnations. When it is lost, the run is over in every phase: nothing more is written, an open
-// incarnation is ended without a last cut, and nothing is given back. Without Fencing, leasing and releasing are passed over.
+// incarnation is ended without a last cut, and nothing is given back. Without Fencing, leasing and releasing are passed over; without a
+// Checkpointer, or when there is nothing to save, so is saving.
+//
+// A failure of the run actor itself ends the incarnation too; the next run actor goes on with its state, from waiting.
 type phase uint8
 
 const (
@@ -45,6 +49,7 @@ const (
 	running
 	ending
 	waiting
+	saving
 	releasing
 	over
 )
@@ -72,9 +77,6 @@ type supervisor struct {
 	header    control.RunHeader
 	all       []int32
 	uncertain bool
-	// lastEpoch is the epoch of a FINISHED commit that was tried, or 0.
-	lastEpoch uint64
-
 	// lease is the actor of the lease, gen counts those there were. held is the lease that it has; gone: it is lost.
 	lease shell.Ref[toLease]
 	gen   uint64
@@ -83,17 +85,25 @@ type supervisor struct {
 	// broken is a failure from outside an incarnation that is still being opened.
 	broken *Failure
 
+	saves saves
+
 	failures []Failure
 	counts   map[cause]int
-	inRow    int
+	// inRow is the number of failures without a commit in between, those of single partitions not counted.
+	inRow int
+	// blocked are the partitions that are not read any more.
+	blocked map[int32]blockedAt
 	// standing is the last failure when no commit has followed it: what was processed since the last commit is in no journal.
 	standing *Failure
 	// reached is the greatest number of records, over the whole life of the run, that any incarnation has handed out.
 	reached int64
 
 	// stop is why the run is over once the incarnation is quiet; done says that it is.
-	done bool
-	stop error
+	// orderly: the last cut was committed as the incarnation wanted.
+	done, orderly bool
+	stop          error
+	// revivals is how often the run actor has failed after that.
+	revivals int
 	// interrupted and killed remember what was asked for.
 	interrupted, killed bool
 }
@@ -103,6 +113,9 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 	switch m := m.(type) {
 	case start:
 		s.open(c)
+		return nil
+	case resume:
+		s.quiet()
 		return nil
 	case interrupt:
 		s.interrupt()
@@ -115,6 +128,19 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 			s.leaseNews(m)
 		}
 		return nil
+	case saved:
+		if s.phase != over {
+			s.saved(m)
+		}
+		return nil
+	case saveDue:
+		s.saveWhenDue()
+		return nil
+	case saveGraceOver:
+		if s.phase == saving {
+			s.saves.cancel()
+		}
+		return nil
 	default:
 		if s.phase == over || m.incarnation() != s.number() {
 			return nil
@@ -123,8 +149,6 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 	switch m := m.(type) {
 	case opened:
 		s.opened(c, m.err)
-	case committing:
-		s.lastEpoch = m.epoch
 	case committed:
 		s.committed(m.state)
 	case ended:
@@ -164,12 +188,42 @@ func (s *supervisor) Failed(_ *shell.Context, f shell.Failed) error {
 // Stopping does nothing.
 func (s *supervisor) Stopping(*shell.Context) error { return nil }
 
-// Stopped clears up behind a run actor that failed itself: what it leaves open is nobody else's.
-func (s *supervisor) Stopped(*shell.Context) error {
-	if s.phase == running {
-		s.e.background.Go(s.cur.end)
+// Stopped does nothing.
+func (s *supervisor) Stopped(*shell.Context) error { return nil }
+
+// revive clears up behind a run actor that has failed itself, and makes its state fit for the next one: nothing of the incarnation lives on,
+// and the run goes on as after any failure. It is false when there is to be no next one. No actor may be using the state.
+func (s *supervisor) revive(reason error) bool {
+	<-s.e.run.Done()
+	for _, t := range []*time.Timer{s.timer, s.saves.due, s.saves.grace} {
+		stopTimer(t)
 	}
-	return nil
+	if s.phase == opening {
+		s.cur.cancel()
+	}
+	s.e.background.Wait()
+	if s.phase == opening || s.phase == running {
+		s.cur.end()
+	}
+	s.uncertain = s.uncertain || s.header.RunID != "" && (s.phase == running || s.phase == ending)
+	if s.phase == over {
+		return true // its outcome is there
+	}
+	s.saves.dirty, s.saves.busy, s.saves.final = s.saves.dirty || s.saves.busy, false, false
+	s.lease, s.held, s.broken, s.phase = shell.Ref[toLease]{}, nil, nil, ending
+	if s.done {
+		s.revivals++
+	}
+	s.note(Failure{Incarnation: s.number(), Actor: runName, Partition: -1, Cause: reason})
+	if s.revivals < s.e.cfg.MaxFailures {
+		return true
+	}
+	if l := s.e.lease.Load(); l != nil && !s.killed && !s.gone {
+		if err := s.e.release(*l); err != nil {
+			s.e.log.Debug("the lease was not given back", "cause", err.Error())
+		}
+	}
+	return false
 }
 
 // number is that of the incarnation, or 0 before the first.
@@ -192,6 +246,7 @@ func (s *supervisor) open(c *shell.Context) {
 // incarnate opens an incarnation: a goroutine restores it and answers with opened.
 func (s *supervisor) incarnate() {
 	in := newIncarnation(s.e, s.number()+1)
+	in.blocked = maps.Clone(s.blocked)
 	s.cur, s.phase, s.began = in, opening, time.Now()
 	s.e.background.Go(func() {
 		err := protect(in.restore)
@@ -203,14 +258,14 @@ func (s *supervisor) opened(c *shell.Context, err error) {
 	in := s.cur
 	if in.state.Header.RunID != "" {
 		s.know(in.state)
-		s.header, s.all, s.uncertain = in.header, in.partitions, false
+		s.header, s.all, s.uncertain = in.header, in.header.Partitions, false
 	}
 	if s.broken != nil && !s.stopping() {
 		s.fail(*s.broken)
 		return
 	}
 	switch {
-	case err != nil && codes.Has(err, codes.RunFinished) && s.lastEpoch > 0 && in.state.Epoch == s.lastEpoch:
+	case err != nil && codes.Has(err, codes.RunFinished) && s.isLast(in.state):
 		// The answer to our own last commit was lost.
 		s.over(nil)
 	case err != nil && !s.stopping():
@@ -228,14 +283,22 @@ func (s *supervisor) opened(c *shell.Context, err error) {
 	s.end()
 }
 
+// isLast says whether a finished state is what our own last commit was to make.
+func (s *supervisor) isLast(state control.RunState) bool {
+	last := s.e.lastEpoch.Load()
+	return last > 0 && state.Epoch == last
+}
+
 func (s *supervisor) stopping() bool { return s.interrupted || s.killed || s.gone }
 
 // know takes a newer state of the journal. Progress forgives what failed before.
 func (s *supervisor) know(state control.RunState) {
 	advanced := state.Epoch > s.state.Epoch
 	if advanced {
-		s.counts, s.inRow = make(map[cause]int), 0
+		before := s.state.Cuts
+		s.forgive(func(p int32) bool { return state.Cuts[p].Next.Cmp(before[p].Next) > 0 })
 	}
+	first := s.state.Header.RunID == ""
 	n := recordsOf(state)
 	s.reached = max(s.reached, n)
 	if advanced && n == s.reached {
@@ -245,6 +308,9 @@ func (s *supervisor) know(state control.RunState) {
 	s.state = state
 	s.state.Cuts = maps.Clone(state.Cuts)
 	s.publish(s.result())
+	if advanced && !first {
+		s.dirtied()
+	}
 }
 
 // recordsOf is the number of records that the cuts of a state stand behind.
@@ -264,7 +330,10 @@ func (s *supervisor) ended(mode endMode) {
 	if s.phase != running {
 		return
 	}
+	s.orderly = true
 	switch mode {
+	case endBlocked:
+		s.over(s.blockedEnd())
 	case endShort:
 		n, _ := s.e.cfg.limit()
 		s.over(codes.New(codes.SourceEnded, "the log ended after %d of %d records; the run stays open at epoch %d", s.result().Counts.Records, n, s.state.Epoch))
@@ -314,7 +383,7 @@ func (s *supervisor) quiet() {
 		s.finish()
 	default:
 		s.phase = waiting
-		s.timer = after(s.e.cfg.Backoff.Pause(max(s.inRow, 1)), s.e.run, toRun(retry{stamp{s.number()}}))
+		s.timer = after(s.pause(), s.e.run, toRun(retry{stamp{s.number()}}))
 	}
 }
 
@@ -350,7 +419,7 @@ func (s *supervisor) readBack(m readBack) {
 	if m.state.Header.RunID != "" {
 		s.know(m.state)
 	}
-	if codes.Has(m.err, codes.RunFinished) && s.lastEpoch > 0 && m.state.Epoch == s.lastEpoch {
+	if codes.Has(m.err, codes.RunFinished) && s.isLast(m.state) {
 		s.stop = nil
 	}
 	s.finish()
@@ -365,6 +434,8 @@ func (s *supervisor) interrupt() {
 		shell.Send(s.cur.reader, toReader(stopIntake{s.cur.stamp()}))
 	case leasing, waiting:
 		s.quiet()
+	case saving:
+		s.boundSave()
 	case idle, ending, releasing, over:
 	}
 }
@@ -378,14 +449,17 @@ func (s *supervisor) kill() {
 		s.end()
 	case leasing, waiting:
 		s.quiet()
-	case releasing:
+	case saving, releasing:
 		s.close()
 	case idle, ending, over:
 	}
 }
 
-// finish is the end of what the run does. What is left is to give the lease back.
+// finish is the end of what the run does. What is left is the last checkpoint, and to give the lease back.
 func (s *supervisor) finish() {
+	if s.saveAtEnd() {
+		return
+	}
 	lease := s.e.lease.Load()
 	switch {
 	case s.killed || s.gone || s.lease.IsZero() && lease == nil:
@@ -404,15 +478,20 @@ func (s *supervisor) finish() {
 }
 
 func (s *supervisor) close() {
-	s.phase = over
-	if errors.Is(s.stop, ErrInterrupted) && s.standing != nil {
+	switch {
+	case !errors.Is(s.stop, ErrInterrupted):
+	case s.standing != nil:
 		s.stop = interruptedAfter(*s.standing, s.state.Epoch)
+	case len(s.blocked) > 0:
+		s.stop = s.blockedEnd()
 	}
-	s.outcome <- outcome{s.result(), s.stop}
+	o := outcome{s.result(), s.stop}
+	s.phase = over
+	s.outcome <- o
 }
 
 func (s *supervisor) result() Result {
-	r := resultOf(s.state, s.all)
+	r := resultOf(s.state, s.all, s.blocked)
 	r.Incarnations = int(s.number())
 	r.Failures = append([]Failure(nil), s.failures...)
 	return r
@@ -420,7 +499,8 @@ func (s *supervisor) result() Result {
 
 // newSupervisor makes a run actor that answers on out.
 func newSupervisor(e *engine, out chan<- outcome, publish func(Result)) *supervisor {
-	return &supervisor{e: e, outcome: out, publish: publish, counts: make(map[cause]int)}
+	return &supervisor{e: e, outcome: out, publish: publish, counts: make(map[cause]int), blocked: make(map[int32]blockedAt),
+		saves: saves{last: time.Now()}}
 }
 
 func newEngine(ctx context.Context, cfg Config) *engine {
