@@ -160,7 +160,8 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 			s.open(c)
 		}
 	case readBack:
-		s.readBack(m)
+		s.told(m.state, m.err)
+		s.finish()
 	}
 	return nil
 }
@@ -217,6 +218,9 @@ func (s *supervisor) revive(reason error) bool {
 	s.note(Failure{Incarnation: s.number(), Actor: runName, Partition: -1, Cause: reason})
 	if s.revivals < s.e.cfg.MaxFailures {
 		return true
+	}
+	if s.uncertain && !s.killed && !s.gone {
+		s.told(s.e.ask(s.header))
 	}
 	if l := s.e.lease.Load(); l != nil && !s.killed && !s.gone {
 		if err := s.e.release(*l); err != nil {
@@ -399,30 +403,34 @@ func (s *supervisor) settleStop() {
 
 // askBack reads the journal once more before the end, since a commit whose answer nobody has may stand.
 func (s *supervisor) askBack() {
-	in := s.cur
+	header, m := s.header, readBack{stamp: s.cur.stamp()}
 	s.phase, s.uncertain = ending, false
 	s.e.background.Go(func() {
-		m := readBack{stamp: in.stamp()}
-		m.err = protect(func() error {
-			journal, err := s.e.journal()
-			if err != nil {
-				return err
-			}
-			m.state, err = journal.OpenRun(s.e.effects, s.header)
-			return err
-		})
+		m.state, m.err = s.e.ask(header)
 		shell.Send(s.e.run, toRun(m))
 	})
 }
 
-func (s *supervisor) readBack(m readBack) {
-	if m.state.Header.RunID != "" {
-		s.know(m.state)
+// ask is what the journal says.
+func (e *engine) ask(header control.RunHeader) (state control.RunState, err error) {
+	err = protect(func() error {
+		journal, err := e.journal()
+		if err != nil {
+			return err
+		}
+		state, err = journal.OpenRun(e.effects, header)
+		return err
+	})
+	return state, err
+}
+
+func (s *supervisor) told(state control.RunState, err error) {
+	if state.Header.RunID != "" {
+		s.know(state)
 	}
-	if codes.Has(m.err, codes.RunFinished) && s.isLast(m.state) {
+	if codes.Has(err, codes.RunFinished) && s.isLast(state) {
 		s.stop = nil
 	}
-	s.finish()
 }
 
 func (s *supervisor) interrupt() {
