@@ -53,9 +53,6 @@ func (r *Restorable) compare() error {
 			r.Settings = append(r.Settings, Change{key, a, b})
 		}
 	}
-	if a, b := operatorNames(was), operatorNames(is); !slices.Equal(a, b) && slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))) {
-		r.Settings = append(r.Settings, Change{"order of operators", strings.Join(a, ", "), strings.Join(b, ", ")})
-	}
 	return nil
 }
 
@@ -95,13 +92,6 @@ func (f FlowInfo) operators() (list []operator) {
 		list = append(list, o)
 	}
 	return list
-}
-
-func operatorNames(f FlowInfo) (names []string) {
-	for _, o := range f.operators() {
-		names = append(names, o.text("name"))
-	}
-	return names
 }
 
 // compareOperators has the flow's operators in their order, and then those that are missing.

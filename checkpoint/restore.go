@@ -154,6 +154,9 @@ type Restorer struct {
 // what is in the way comes as the error, with what was found out so far: CheckpointUnknown, CheckpointCorrupt, RunMismatch (also for a run that is
 // there already), RunFinished for a run that had ended by then, StoreNewer. The new run either stands whole or not at all.
 func (r *Restorer) Restore(ctx context.Context, runID string, epoch uint64, as string) (*Restorable, error) {
+	if as == runID {
+		return nil, codes.New(codes.RunMismatch, "run %q cannot be restored into itself: a journal never goes back. Name a new run", runID)
+	}
 	storeID, err := CheckOwner(ctx, r.Store, r.Blobs)
 	if err != nil {
 		return nil, err
