@@ -1,4 +1,4 @@
-// Package postgres keeps the control plane in PostgreSQL 14 or later, shared by several machines.
+// Package postgres keeps the control plane in PostgreSQL 14 or later (it is tested with 15), shared by several machines.
 //
 // # What is promised, and by what
 //
