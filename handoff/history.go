@@ -61,7 +61,7 @@ type Result struct {
 // plan and CommitBytes.
 //
 // Errors: RUN_MISMATCH for a run that is there and is no hand-over of this history to this seam, RUN_FINISHED, SNAPSHOT_INVALID for a
-// record that the flow cannot read, what the journal and the history say, and the cause of ctx.
+// record that the flow cannot read, STREAM_FENCE_OBSOLETO, what the journal and the history say, and the cause of ctx.
 func FromHistory(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.Fetch <= 0 {
 		cfg.Fetch = DefaultFetch
@@ -79,7 +79,7 @@ func FromHistory(ctx context.Context, cfg Config) (Result, error) {
 		return t.out, err
 	}
 	if err := t.begin(ctx); err != nil || t.out.Done {
-		return t.out, err
+		return t.out, t.because(ctx, err)
 	}
 	if err := t.read(ctx); err != nil {
 		return t.out, t.because(ctx, err)
@@ -118,9 +118,12 @@ func (t *taking) check(info sources.Info) error {
 	return nil
 }
 
-// because is the reason why a context ended, rather than that it did.
+// because is the reason why a context ended, rather than that it did; a lease that was lost surfaces as it does in the engine.
 func (t *taking) because(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case codes.Has(err, codes.StaleFence):
+		return codes.New(codes.StreamFenceStale, "run %q has another owner: %w", t.Header.RunID, err)
+	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
 	return err

@@ -169,7 +169,7 @@ func TestTheLeaseDecides(t *testing.T) {
 	stale := w.config(historyFile(t, events, 30), seamAt(events, 30, 2))
 	w.handOver(w.config(historyFile(t, events, 30), seamAt(events, 30, 2)))
 	before := w.journal().State
-	if _, err := handoff.FromHistory(context.Background(), stale); !codes.Has(err, codes.StaleFence) {
+	if _, err := handoff.FromHistory(context.Background(), stale); !codes.Has(err, codes.StreamFenceStale) {
 		t.Errorf("an owner without the lease: %v", err)
 	}
 	if after := w.journal().State; after.Epoch != before.Epoch {

@@ -65,6 +65,11 @@ func (h *Hold) renew(ctx context.Context, lost context.CancelCauseFunc) {
 	defer close(h.done)
 	l := h.Lease()
 	every := max(l.TTL/3, time.Millisecond)
+	// Whatever a call to the store waits for, the work ends at the deadline.
+	deadline := time.AfterFunc(time.Until(l.Deadline), func() {
+		lost(codes.New(codes.StreamFenceStale, "a lease of the run was not renewed before its deadline; what was not committed is not there"))
+	})
+	defer deadline.Stop()
 	for pause := every; ; {
 		timer := time.NewTimer(min(pause, time.Until(l.Deadline)))
 		select {
@@ -81,6 +86,7 @@ func (h *Hold) renew(ctx context.Context, lost context.CancelCauseFunc) {
 			return
 		case err == nil && time.Now().Before(next.Deadline):
 			l, pause = next, every
+			deadline.Reset(time.Until(l.Deadline))
 			h.mu.Lock()
 			h.lease = l
 			h.mu.Unlock()

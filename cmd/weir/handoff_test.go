@@ -191,6 +191,48 @@ func TestHandOverKilled(t *testing.T) {
 	}
 }
 
+// A hand-over that is stopped for longer than its lease lasts, just before a commit, is taken over by another one, which ends it. Woken, the
+// first is refused at that commit, and leaves no manifest.
+func TestHandOverStopped(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	addr := broker(t)
+	publishLog(t, dir, addr, "ticks", 1)
+	log := arrivals(t, filepath.Join(dir, "arrivals.log"))
+	history, rows := historyAfter(t, dir, log, 20)
+	mark := markAfter(t, dir, addr, "ticks", log, 15)
+	args := handOverArgs(addr, "ticks", "s", "sqlite:s.db", history, mark, "--commit-bytes", "1", "--fetch", "4", "--ttl", "500ms")
+	first := startWith(t, dir, failpointsEnv+"=before_commit@2=stop", append(args, "--manifest", "first.json")...)
+	first.await(t, filepath.Join(dir, "s.db"), 4)
+	must(t, dir, append(args, "--manifest", "second.json", "--standby")...)
+	first.Process.Signal(syscall.SIGCONT)
+	if code := first.end(t); code != 7 || !strings.Contains(first.out.String(), "STREAM_FENCE_OBSOLETO") {
+		t.Errorf("exit %d:\n%s", code, first.out.String())
+	}
+	if !missing(filepath.Join(dir, "first.json")) {
+		t.Error("the first has left a manifest")
+	}
+	must(t, dir, "handoff", "verify", "second.json", "--store", "sqlite:s.db", "--brokers", addr)
+	doc := parse(t, must(t, dir, streamArgs(addr, "ticks", "s", "sqlite:s.db", rows+8)...))
+	if doc["values_hash"] != fixture.ValuesHash {
+		t.Errorf("%v", doc)
+	}
+}
+
+// startWith starts a process with one more variable in its environment.
+func startWith(t *testing.T, dir, env string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: command(t, dir, args...), done: make(chan error, 1)}
+	p.Env = append(p.Env, env)
+	p.Stdout, p.Stderr = &p.out, &p.out
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.done <- p.Wait() }()
+	t.Cleanup(func() { p.Process.Kill() })
+	return p
+}
+
 // A planned change of owner: the manifest of the first holds under the second, which begins where the first ended, under the next token.
 func TestOwnerToOwner(t *testing.T) {
 	t.Parallel()
