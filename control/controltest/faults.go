@@ -3,6 +3,7 @@ package controltest
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/codes"
 )
@@ -56,6 +57,12 @@ type Fault struct {
 	Do func()
 	// Err is what the operation returns. With nil it goes on as if nothing had happened.
 	Err error
+}
+
+// StallCommit is a fault by which the n-th commit from now on, made under a lease, stops for a while in its transaction, with the lease locked
+// against take-over; then it goes on. It stands for a process that is stopped there, or a network that is slow.
+func StallCommit(n int, d time.Duration) Fault {
+	return Fault{Op: OpCommit, Call: n, Within: true, Do: func() { <-time.After(d) }}
 }
 
 // FailCommit is a fault by which the n-th commit from now on fails; nothing of it stands.
