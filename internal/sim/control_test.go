@@ -1,0 +1,37 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/weirstream/weir/internal/sim/invariant"
+)
+
+// Negative controls: with one defect put into the world, the checker that is there for it finds it within a few seeds.
+func TestMutants(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		mutant  Mutant
+		checker invariant.Checker
+		within  uint64
+	}{
+		{FenceOff, invariant.NewStaleSilent(), 60},
+		{FrozenClock, invariant.NewStaleSilent(), 200},
+		{DedupeOff, invariant.NewNoDuplicate(nil), 5},
+		{PointerFirst, invariant.NewCheckpointWhole(), 5},
+		{JournalFirst, invariant.NewNoLoss(nil), 200},
+	} {
+		t.Run(string(c.mutant), func(t *testing.T) {
+			t.Parallel()
+			for seed := range c.within {
+				_, found := judge(t, Draw(seed), c.mutant)
+				caught := func(v invariant.Violation) bool { return v.Checker == c.checker.Name() }
+				if i := slices.IndexFunc(found, caught); i >= 0 {
+					t.Logf("seed %d: %s", seed, found[i])
+					return
+				}
+			}
+			t.Errorf("%s has not found it in %d seeds", c.checker.Name(), c.within)
+		})
+	}
+}
