@@ -19,7 +19,8 @@ import (
 // The environment of a drill. None of it is meant for production: it makes a process fail on purpose.
 const (
 	// failpointsEnv is NAME[@EPOCH]=kill|stop|panic, several separated by commas. NAME is a failpoint of the engine or store:STEP, a step of
-	// a write to the store. @EPOCH waits for that epoch in the making, or a later one. Each fires once in the life of the process.
+	// a write to the store. @EPOCH waits for that epoch in the making, or a later one; @+N for the N-th after the one that the process has
+	// resumed from. Each fires once in the life of the process.
 	failpointsEnv = "WEIR_FAILPOINTS"
 	// ownerEnv is the owner id, where two processes are to have the same by mistake.
 	ownerEnv = "WEIR_DRILL_OWNER"
@@ -42,7 +43,8 @@ const storePrefix = "store:"
 type fault struct {
 	name, action string
 	epoch        uint64
-	fired        bool
+	// relative: epoch counts from where the process resumed.
+	relative, fired bool
 }
 
 // failpoints are the planned failures of this process.
@@ -53,6 +55,9 @@ type failpoints struct {
 	// making is the epoch in the making, as far as the points that were passed tell. committing says that it is being written.
 	making     uint64
 	committing bool
+	// base is the epoch that the process has resumed from, once it has.
+	base    uint64
+	resumed bool
 	// stopping: the process is about to stand still, and no write begins any more.
 	stopping bool
 	moving   *sync.Cond
@@ -94,11 +99,12 @@ func parseFault(entry string) (*fault, error) {
 	name, at, has := strings.Cut(place, "@")
 	f := &fault{name: name, action: action}
 	if has {
-		n, err := strconv.ParseUint(at, 10, 63)
+		digits, relative := strings.CutPrefix(at, "+")
+		n, err := strconv.ParseUint(digits, 10, 32)
 		if err != nil || n == 0 {
 			return nil, wrong("the epoch %q is not a number from 1 on", at)
 		}
-		f.epoch = n
+		f.epoch, f.relative = n, relative
 	}
 	if step, store := strings.CutPrefix(name, storePrefix); store && step != "" || slices.Contains(actors.Failpoints(), actors.Failpoint(name)) {
 		return f, nil
@@ -126,6 +132,9 @@ func (f *failpoints) note(p actors.Point) uint64 {
 		f.making, f.committing = p.Epoch, true
 	case actors.AfterCommit, actors.AfterRestore:
 		f.making, f.committing = p.Epoch+1, false
+	}
+	if p.Name == actors.AfterRestore && !f.resumed {
+		f.base, f.resumed = p.Epoch, true
 	}
 	if p.Epoch > 0 {
 		return p.Epoch
@@ -181,7 +190,11 @@ func (f *failpoints) due(name string, epoch uint64) *fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, one := range f.faults {
-		if !one.fired && one.name == name && epoch >= one.epoch {
+		from := one.epoch
+		if one.relative {
+			from += f.base
+		}
+		if !one.fired && one.name == name && epoch >= from && (f.resumed || !one.relative) {
 			one.fired = true
 			return one
 		}

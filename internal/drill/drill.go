@@ -149,7 +149,7 @@ func (d *drill) prepare(ctx context.Context) error {
 func (d *drill) layOut() (*flow.Plan, error) {
 	text := fixture.Flow
 	if d.Records > 0 {
-		text = longFlow
+		text = longFlow(d.Records)
 	}
 	path := d.flowFile()
 	if err := os.WriteFile(path, text, 0o600); err != nil {

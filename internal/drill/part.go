@@ -29,8 +29,11 @@ type part struct {
 	more []string
 }
 
-// watchEvery is how often the reader looks.
-const watchEvery = 50 * time.Millisecond
+// watchEvery is how often the reader looks, watchLong in the long drill, where it reads much every time.
+const (
+	watchEvery = 50 * time.Millisecond
+	watchLong  = 500 * time.Millisecond
+)
 
 // plan is one part to be played.
 type plan struct {
@@ -120,9 +123,13 @@ func (p *part) open(ctx context.Context) error {
 	if p.eyes, err = p.Open(ctx, p.storeText); err != nil {
 		return err
 	}
+	every := watchEvery
+	if p.Records > 0 {
+		every = watchLong
+	}
 	reader, err := p.Open(ctx, p.storeText)
 	if err == nil {
-		p.watch, err = newWatcher(ctx, p.drill, reader, watchEvery)
+		p.watch, err = newWatcher(ctx, p.drill, reader, every)
 	}
 	if err != nil {
 		_ = p.eyes.Close() // the reason to give up says more
@@ -253,11 +260,19 @@ func (p *part) owned(ctx context.Context, by *process, token control.FenceToken,
 	err = poll(ctx, within, func() (bool, error) {
 		l, err = p.lease(ctx)
 		if err == nil && l.Token >= token {
-			return true, nil
+			return true, mine(l, by, token)
 		}
 		return false, p.alive(by, err)
 	}, "%s owns the run under token %d", by.name, token)
 	return l, err
+}
+
+// mine is nil when a lease is that of a process under a token. An owner id holds the process id.
+func mine(l control.LeaseInfo, by *process, token control.FenceToken) error {
+	if l.Token != token || !strings.Contains(l.Owner, fmt.Sprintf("-%d-", by.pid)) {
+		return fmt.Errorf("%s (pid %d) should own the run under token %d, but %s does under token %d", by.name, by.pid, token, l.Owner, l.Token)
+	}
+	return nil
 }
 
 // waiting waits until a process stands by.

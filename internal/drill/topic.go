@@ -80,6 +80,15 @@ func (d *drill) goldenLog(ctx context.Context) (string, error) {
 	return path, nil
 }
 
+// readSchedule reads a fault schedule that the drill has made.
+func readSchedule(path string) (*replay.Schedule, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, codes.New(codes.FileMissing, "%w", err)
+	}
+	return replay.ParseSchedule(path, text)
+}
+
 // topic is a topic that is filled piece by piece.
 type topic struct {
 	d        *drill
@@ -115,16 +124,6 @@ func (t *topic) publish(ctx context.Context, times int) error {
 		}
 	}
 	return nil
-}
-
-// full is a topic of all golden records.
-func (d *drill) full(ctx context.Context, name string) (*topic, error) {
-	t, err := d.newTopic(ctx, name, goldenPartitions)
-	if err != nil {
-		return nil, err
-	}
-	defer t.close()
-	return t, t.publish(ctx, goldenTimes)
 }
 
 // sliced sends a log in slices: each call of next sends so many of its records, in order.
