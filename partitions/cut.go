@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The names of the state blobs: "core", "dedupe/BUCKET-SEQUENCE", "keys/CHUNK", "reorder/SEQUENCE" and HistoryBlob. Every
+// The names of the state blobs: "core", "dedupe/BUCKET-SEQUENCE", "keys/CHUNK", "marks/PART", "reorder/SEQUENCE" and HistoryBlob. Every
 // blob ends in a checksum of 8 bytes over its name and body; the core counts the others.
 const (
 	coreName    = "core"
@@ -26,8 +26,9 @@ func (m *Machine) Cut() Cut {
 	m.ids.cut(w, l)
 	m.keys.cut(m.grid, l)
 	m.waiting.cut(w, l)
+	m.marks.cut(m.wm, l)
 	m.history.cut(l)
-	l.putCore(m.appendCore(make([]byte, 0, 512)))
+	l.putCore(m.appendCore(make([]byte, 0, 512), m.wm.AppendPart(nil, 0)))
 	cut := Cut{
 		Partition: m.partition, Next: m.next, Watermark: w, Finished: m.finished, Counts: m.counts,
 		Put: l.put, Delete: l.dropped,
@@ -48,10 +49,10 @@ func (l *ledger) putCore(body []byte) {
 // appendCore writes what is small and changes at every cut:
 //
 //	version 1 │ fingerprint (length, text) │ partition 4 │ finished 1 │ next position 24 │ counts 8 × 8 │ keys uvarint │
-//	watermark (length, its snapshot)
+//	watermark (length, the first part of its snapshot)
 //
 // and in the blob after it the ledger: sequence 8 │ blobs 8 │ sum of their checksums 8.
-func (m *Machine) appendCore(dst []byte) []byte {
+func (m *Machine) appendCore(dst, mark []byte) []byte {
 	dst = append(dst, coreVersion)
 	dst = appendText(dst, m.plan.Fingerprint)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(m.partition))
@@ -61,7 +62,7 @@ func (m *Machine) appendCore(dst []byte) []byte {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(*n))
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(m.keys.names)))
-	return appendText(dst, m.wm.Snapshot(nil))
+	return appendText(dst, mark)
 }
 
 func flag(b bool) byte {
@@ -79,7 +80,7 @@ func (c *Counts) fields() [8]*int64 {
 // FullState is the whole state in a form that depends on nothing but the state: not on the cuts taken, nor on the layout of tables.
 // Two machines that behave the same have equal full states. It is for tests and audits; a run writes cuts.
 func (m *Machine) FullState() []StateBlob {
-	out := []StateBlob{{Name: coreName, Data: m.appendCore(nil)}}
+	out := []StateBlob{{Name: coreName, Data: m.appendCore(nil, m.wm.Snapshot(nil))}}
 	out = append(out, m.ids.state()...)
 	if m.history.open() {
 		out = append(out, StateBlob{Name: HistoryBlob, Data: m.history.body()})

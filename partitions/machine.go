@@ -23,6 +23,7 @@ type Machine struct {
 	keys    *keyTable
 	grid    *grid // nil when every event ticks
 	history history
+	marks   marks
 	ledger  ledger
 
 	next     record.Position

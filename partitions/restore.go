@@ -3,6 +3,7 @@ package partitions
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirstream/weir/codes"
@@ -58,6 +59,8 @@ type restore struct {
 	m *Machine
 	// found is the ledger as the blobs say, m.ledger as the core says.
 	found ledger
+	// mark is the first part of the watermark's state.
+	mark []byte
 	// keys is the number of keys as the core says.
 	keys    uint64
 	hasCore bool
@@ -74,6 +77,8 @@ func (r *restore) take(b StateBlob) error {
 		return r.m.ids.load(b, &r.found)
 	case strings.HasPrefix(b.Name, keysPrefix):
 		return r.m.keys.load(b, &r.found)
+	case strings.HasPrefix(b.Name, marksPrefix):
+		return r.m.marks.load(b, &r.found)
 	case strings.HasPrefix(b.Name, recordsPrefix):
 		return r.m.waiting.load(b, &r.found)
 	}
@@ -111,13 +116,10 @@ func (r *restore) core(b StateBlob) error {
 		*n = int64(in.uint64())
 	}
 	r.keys = in.uvarint()
-	wm := in.text()
+	r.mark = slices.Clone(in.text())
 	m.ledger.seq, m.ledger.count, m.ledger.sum = in.uint64(), in.uint64(), in.uint64()
 	if !in.whole() || finished > 1 {
 		return damaged(b.Name, "is cut short or too long")
-	}
-	if err := m.wm.Restore(wm); err != nil {
-		return codes.New(codes.JournalCorrupt, "state blob %q: %w", b.Name, err)
 	}
 	return nil
 }
@@ -131,6 +133,13 @@ func (r *restore) finish() error {
 	if r.found.count != m.ledger.count || r.found.sum != m.ledger.sum {
 		return codes.New(codes.JournalCorrupt, "partition %d has %d state blobs, its last cut left %d, or some of them are of another cut: restore the store from a backup, or start a new run id",
 			m.partition, r.found.count, m.ledger.count)
+	}
+	mark, err := m.marks.snapshot(r.mark)
+	if err != nil {
+		return err
+	}
+	if err := m.wm.Restore(mark); err != nil {
+		return codes.New(codes.JournalCorrupt, "state blob %q and those of %q: %w", coreName, marksPrefix, err)
 	}
 	if err := m.keys.loaded(m.grid); err != nil {
 		return err
