@@ -28,6 +28,8 @@ type app struct {
 	kill context.Context
 	// signal is the first signal that came, or nil.
 	signal os.Signal
+	// reached is the command that the arguments led to, once it has ended.
+	reached *cobra.Command
 	// written is standard output, and remembers what could not be written.
 	written *writeFailure
 	// cleanUp, unless nil, is called before the process stops at once.
@@ -101,7 +103,8 @@ func (a *app) execute(root *cobra.Command, args []string) int {
 	done := make(chan int, 1)
 	go func() {
 		root.SetArgs(args)
-		err := root.ExecuteContext(ctx)
+		reached, err := root.ExecuteContextC(ctx)
+		a.reached = reached
 		if err == nil {
 			err = a.written.failed()
 		}
@@ -137,7 +140,7 @@ func (a *app) exitCode(err error) int {
 	case errors.As(err, &o):
 		return int(o)
 	case errors.As(err, &u), isCobraUsage(err):
-		a.fail("USAGE", err.Error(), "`weir --help` lists the commands, `weir COMMAND --help` shows an example.")
+		a.fail("USAGE", err.Error(), usageCure(a.reached, err.Error()))
 		return codes.ExitUsage
 	case errors.Is(err, context.Canceled):
 		a.fail("INTERRUPTED", "interrupted before the end", "What was committed stays; start again to go on.")

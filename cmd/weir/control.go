@@ -153,7 +153,7 @@ func (a *app) runsListCommand() *cobra.Command {
 		}
 		a.table("run\tphase\tflow\tsnapshot\tprincipal\tcreated", len(runs), func(w io.Writer, i int) {
 			r := runs[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Phase, r.Flow, r.Snapshot, r.Principal, stamp(r.Created))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Phase, r.Flow, r.Snapshot, r.Principal, seconds(r.Created))
 		})
 		if next != "" {
 			a.printf("more: --cursor %s\n", next)
@@ -163,9 +163,12 @@ func (a *app) runsListCommand() *cobra.Command {
 }
 
 func (a *app) runsShowCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "show RUN", Short: "Show one run", Example: "  weir runs show RUN --store sqlite:weir.db --json", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{
+		Use: "show RUN", Short: "Show one run, by its id or the beginning of it",
+		Example: "  weir runs show run_3f9a --store sqlite:weir.db\n  weir runs show RUN --store sqlite:weir.db --json", Args: cobra.ExactArgs(1),
+	}
 	return a.storeFlag(cmd, func(ctx context.Context, store control.ControlStore, args []string) error {
-		r, err := store.LookupRun(ctx, args[0])
+		r, err := findRun(ctx, store, args[0])
 		if err != nil {
 			return err
 		}
@@ -194,7 +197,7 @@ func (a *app) showRun(r control.BatchRun) error {
 	if a.json {
 		return a.document(server.Document(r))
 	}
-	a.printf("run        %s\nphase      %s\nflow       %s\nsnapshot   %s\nprincipal  %s\ncreated    %s\nupdated    %s\n", r.ID, r.Phase, printable(r.Flow), printable(r.Snapshot), printable(r.Principal), stamp(r.Created), stamp(r.Updated))
+	a.printf("run        %s\nphase      %s\nflow       %s\nsnapshot   %s\nprincipal  %s\ncreated    %s\nupdated    %s\n", r.ID, r.Phase, printable(r.Flow), printable(r.Snapshot), printable(r.Principal), seconds(r.Created), seconds(r.Updated))
 	if r.CancelRequested {
 		a.printf("cancelling asked\n")
 	}
@@ -242,7 +245,7 @@ func (a *app) showLeases(leases []control.LeaseInfo) error {
 		l := leases[i]
 		until := "released"
 		if !l.Until.IsZero() {
-			until = stamp(l.Until)
+			until = seconds(l.Until)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%t\n", l.Name, l.Owner, l.Token, until, l.Valid)
 	})
@@ -281,7 +284,7 @@ func (a *app) outboxCommand() *cobra.Command {
 		if a.json {
 			return a.document(map[string]any{"released": len(ids), "ignored": ignore})
 		}
-		a.printf("%d events released\n", len(ids))
+		a.printf("%s released\n", count(len(ids), "event"))
 		return nil
 	})
 	return a.group("outbox", "Show and release the events that workers take", "  weir outbox list --store sqlite:weir.db", list, release)
@@ -384,6 +387,9 @@ func (e escaping) Write(p []byte) (int, error) {
 }
 
 func stamp(t time.Time) string { return record.EventTime(t.UnixNano()).String() }
+
+// seconds is a moment for people, who need no nanoseconds.
+func seconds(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func stampOrNull(t time.Time) any {
 	if t.IsZero() {

@@ -212,14 +212,14 @@ func verdictText(r parity.Report) string {
 	fmt.Fprintf(&b, "%s: ", r.Verdict)
 	switch r.Verdict {
 	case parity.EqualToBatch:
-		fmt.Fprintf(&b, "%d arrivals with %d faults gave what the batch gave.", r.Arrivals, r.FaultsApplied)
+		fmt.Fprintf(&b, "%s with %s gave what the batch gave.", count(r.Arrivals, "arrival"), count(r.FaultsApplied, "fault"))
 	case parity.EqualExplained:
-		fmt.Fprintf(&b, "%d exceptions that the stream recorded explain the whole difference to batch:\n%s", len(r.Explained), explained(r))
+		fmt.Fprintf(&b, "the whole difference to batch is explained by %s that the stream recorded:\n%s", count(len(r.Explained), "exception"), explained(r))
 	default:
 		fmt.Fprintf(&b, "\n  %s\n%s", strings.Join(r.Reasons, "\n  "), divergence(r.Divergence))
 	}
 	if r.Crashes > 0 {
-		fmt.Fprintf(&b, "\nThe stream was crashed %d times on the way.", r.Crashes)
+		fmt.Fprintf(&b, "\nThe stream was crashed %s on the way.", count(r.Crashes, "time"))
 	}
 	return printable(b.String())
 }

@@ -89,7 +89,7 @@ func (a *app) replayBuildCommand() *cobra.Command {
 		if a.json {
 			return a.document(map[string]any{"log": out, "arrivals": built.Arrivals, "faults_applied": built.FaultsApplied, "log_hash": built.LogHash, "seed": cfg.Seed})
 		}
-		a.printf("%s: %d arrivals, %d faults applied, %s\n", out, built.Arrivals, built.FaultsApplied, built.LogHash)
+		a.printf("%s: %s, %s applied, %s\n", out, count(built.Arrivals, "arrival"), count(built.FaultsApplied, "fault"), built.LogHash)
 		return nil
 	}
 	f := cmd.Flags()
@@ -137,7 +137,7 @@ func (a *app) replayFaultsCommand() *cobra.Command {
 		if a.json {
 			return a.document(map[string]any{"faults": len(schedule.Faults), "schedule": out, "seed": seed})
 		}
-		a.printf("%s: %d faults\n", out, len(schedule.Faults))
+		a.printf("%s: %s\n", out, count(len(schedule.Faults), "fault"))
 		return nil
 	}
 	f := cmd.Flags()
@@ -200,7 +200,7 @@ func (a *app) replayGenerateCommand() *cobra.Command {
 		if a.json {
 			return a.document(map[string]any{"events": cfg.Events, "instruments": cfg.Instruments, "seed": cfg.Seed, "snapshot": cfg.Snapshot, "faults": cfg.Faults})
 		}
-		a.printf("%s: %d events of %d instruments\n", cfg.Snapshot, cfg.Events, cfg.Instruments)
+		a.printf("%s: %s of %s\n", cfg.Snapshot, count(cfg.Events, "event"), count(cfg.Instruments, "instrument"))
 		if cfg.Faults != "" {
 			a.printf("%s: their faults\n", cfg.Faults)
 		}
@@ -276,13 +276,13 @@ func (a *app) publish(ctx context.Context, cfg replay.PublishConfig, brokers, to
 	done, err := replay.Publish(ctx, cfg)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
-			a.notice("weir: stopped after %d arrivals\n", done.Arrivals)
+			a.notice("weir: stopped after %s\n", count(done.Arrivals, "arrival"))
 		}
 		return err
 	}
 	if a.json {
 		return a.document(map[string]any{"log": cfg.Log, "topic": topic, "arrivals": done.Arrivals, "log_hash": done.LogHash})
 	}
-	a.printf("%d arrivals sent to %s\n", done.Arrivals, topic)
+	a.printf("%s sent to %s\n", count(done.Arrivals, "arrival"), topic)
 	return nil
 }
