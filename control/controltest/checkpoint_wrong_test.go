@@ -295,6 +295,13 @@ var wrongForks = []wrongCase{
 		}
 		return err
 	}}},
+	{name: "a fork that was cancelled has no state", check: "fork: cancelled at every step", wrong: wrongFence{fork: func(m *Memory, ctx context.Context, l control.Lease, f control.Fork) error {
+		err := m.ForkRun(ctx, l, f)
+		if errors.Is(err, context.Canceled) {
+			_, _ = m.OpenRun(context.WithoutCancel(ctx), f.Header)
+		}
+		return err
+	}}},
 	{name: "a fork's lost answer is called a refusal", check: "fork: lost answers", wrong: wrongFence{fork: func(m *Memory, ctx context.Context, l control.Lease, f control.Fork) error {
 		return called(m.ForkRun(ctx, l, f), codes.RunMismatch)
 	}}},

@@ -32,6 +32,17 @@ func Read(ctx context.Context, j control.Journal, h control.RunHeader) (Contents
 	return c, err
 }
 
+// ReadStored collects a run's contents without opening it, so whoever holds its lease. The run has to be there. What is committed meanwhile may
+// be in some of it.
+func ReadStored(ctx context.Context, s control.ControlStore, runID string) (c Contents, err error) {
+	err = s.Snapshot(ctx, runID, func(v control.JournalView) error { c.State = v.State(); return nil })
+	if err != nil {
+		return c, fmt.Errorf("snapshot: %w", err)
+	}
+	err = c.results(ctx, s, runID)
+	return c, err
+}
+
 // results collects what belongs to the partitions of the state.
 func (c *Contents) results(ctx context.Context, j control.Journal, runID string) (err error) {
 	c.Blobs, c.Outputs = map[int32][]partitions.StateBlob{}, map[int32][]partitions.Rows{}

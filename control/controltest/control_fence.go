@@ -18,6 +18,7 @@ var fenceChecks = []controlCheck{
 	{"fence: its own lease only", checkOwnLeaseOnly},
 	{"fence: an ended run", checkFencedEnd},
 	{"fence: a failure at every step", checkFenceSteps},
+	{"fence: cancelled at every step", checkFenceCancelled},
 	{"fence: lost answers", checkFenceLost},
 	{"fence: a take-over waits for a commit, a heartbeat does not", checkCommitAndTakeOver},
 	{"fence: never after the take-over", checkCommitsAndTakeOver},
@@ -57,13 +58,8 @@ func (p *plane) nextTerm(s control.ControlStore, l control.Lease, owner string) 
 }
 
 // contents reads everything that a store holds of a run without opening it.
-func (p *plane) contents(s control.ControlStore, runID string) (c Contents, err error) {
-	err = s.Snapshot(p.ctx, runID, func(v control.JournalView) error { c.State = v.State(); return nil })
-	if err != nil {
-		return c, fmt.Errorf("snapshot: %w", err)
-	}
-	err = c.results(p.ctx, s, runID)
-	return c, err
+func (p *plane) contents(s control.ControlStore, runID string) (Contents, error) {
+	return ReadStored(p.ctx, s, runID)
 }
 
 // holds says whether a run stands as a workload has it at an epoch, under a fence.

@@ -24,6 +24,7 @@ var forkChecks = []controlCheck{
 	{"fork: a stale owner makes nothing", checkForkStale},
 	{"fork: errors of who loads", checkForkLoad},
 	{"fork: a failure at every step", checkForkSteps},
+	{"fork: cancelled at every step", checkForkCancelled},
 	{"fork: lost answers", checkForkLost},
 	{"fork: two at once", checkForkRace},
 }

@@ -291,6 +291,20 @@ var wrongOwners = []wrongCase{
 	{name: "a failure after the commit is called a refusal", check: "fence: a failure at every step", wrong: wrongFence{commit: func(m *Memory, ctx context.Context, l control.Lease, c control.Commit) error {
 		return called(m.Under(l).Commit(ctx, c), codes.Internal)
 	}}},
+	{name: "a commit that was cancelled leaves its first partition", check: "fence: cancelled at every step", wrong: wrongFence{commit: func(m *Memory, ctx context.Context, l control.Lease, c control.Commit) error {
+		err := m.Under(l).Commit(ctx, c)
+		if err != nil && len(c.Partitions) > 0 {
+			with(m, c.RunID, func(r *memoryRun) { r.partitions[c.Partitions[0].Cut.Partition].apply(c.Epoch, c.Partitions[0]) })
+		}
+		return err
+	}}},
+	{name: "a cancelled opening is taken for a good one", check: "fence: cancelled at every step", wrong: wrongFence{open: func(m *Memory, ctx context.Context, l control.Lease, h control.RunHeader) (control.RunState, error) {
+		state, err := m.Under(l).OpenRun(ctx, h)
+		if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+		return state, err
+	}}},
 	{name: "a lost answer is called a refusal", check: "fence: lost answers", wrong: wrongFence{commit: func(m *Memory, ctx context.Context, l control.Lease, c control.Commit) error {
 		return called(m.Under(l).Commit(ctx, c), codes.JournalConflict)
 	}}},

@@ -126,6 +126,37 @@ func (w Workload) Expected(ctx context.Context, epoch uint64) (Contents, error) 
 	return c, nil
 }
 
+// Fork makes a new run of what the workload's run holds at an epoch, as a checkpoint would have it.
+func (w Workload) Fork(ctx context.Context, epoch uint64, runID string) (control.Fork, error) {
+	m, err := w.Model(ctx, epoch)
+	if err != nil {
+		return control.Fork{}, fmt.Errorf("the model: %w", err)
+	}
+	c, err := Read(ctx, m, w.Header())
+	if err != nil {
+		return control.Fork{}, fmt.Errorf("the model: %w", err)
+	}
+	return saved{c.State, c.Blobs}.fork(runID), nil
+}
+
+// CheckStored is Check for a run that is written under a lease: it reads it without opening it, and compares the fence.
+func (w Workload) CheckStored(ctx context.Context, s control.ControlStore, fence control.FenceToken) (epoch uint64, err error) {
+	got, err := ReadStored(ctx, s, w.RunID)
+	if err != nil {
+		return 0, err
+	}
+	epoch = got.State.Epoch
+	want, err := w.Expected(ctx, epoch)
+	if err != nil {
+		return epoch, err
+	}
+	want.State.Fence = fence
+	if d := Diff(want, got); d != "" {
+		return epoch, fmt.Errorf("at epoch %d (workload seed %d): %s", epoch, w.Seed, d)
+	}
+	return epoch, nil
+}
+
 // Check says whether a journal holds exactly what it must at the epoch where it stands, whichever that is, and returns that epoch.
 func (w Workload) Check(ctx context.Context, j control.Journal) (epoch uint64, err error) {
 	return w.CheckWith(ctx, j, w.Expected)

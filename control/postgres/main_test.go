@@ -87,7 +87,9 @@ func harness(t *testing.T) *controltest.Harness {
 	hooks := &controltest.Hooks{}
 	return &controltest.Harness{
 		Open: func() control.ControlStore {
-			return hooks.Open(func(hook func(step string) error) control.ControlStore { return open(t, db, Config{MaxConns: 4, Hook: hook}) })
+			return hooks.Open(func(hook func(step string) error) control.ControlStore {
+				return open(t, db, Config{MaxConns: 4, Hook: hook})
+			})
 		},
 		AfterCommit: func(s control.ControlStore, fn func() error) { s.(*Store).afterCommit(fn) },
 		Hook:        hooks.Set,

@@ -37,7 +37,9 @@ func (s *Store) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 	return next.Granted(sent, ttl), nil
 }
 
-// Renew is control.Leases'. There is one writer at a time, so it waits for whatever another writer is committing, effects too; never longer.
+// Renew is control.Leases'. There is one writer at a time, so it waits for whatever another writer is committing, effects too; never longer. When
+// that writer does not end within BusyTimeout, because it was stopped or is slow, the answer is STORE_UNAVAILABLE: nothing was changed, and nothing
+// was taken over meanwhile either. The holder tries again until its own Deadline; to leave room for that, BusyTimeout should be at most ttl/3.
 func (s *Store) Renew(ctx context.Context, l control.Lease) (control.Lease, error) {
 	sent := time.Now()
 	if err := control.CheckRenew(l); err != nil {

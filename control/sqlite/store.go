@@ -254,7 +254,10 @@ func (s *Store) write(ctx context.Context, fn func(t *txn) error) error {
 		if t.wakes {
 			s.bell.ring()
 		}
-		err = s.step("committed")
+		// What was acknowledged must be where it will be looked for.
+		if err = s.unmoved(); err == nil {
+			err = s.step("committed")
+		}
 	}
 	if err != nil {
 		return &unknownError{err}
