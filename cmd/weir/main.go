@@ -32,6 +32,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		a.runsCommand(),
 		a.leaseCommand(),
 		a.outboxCommand(),
+		a.checkpointCommand(),
+		a.journalCommand(),
 		a.handoffCommand(),
 		a.reconcileCommand(),
 		a.brokerCommand(),
