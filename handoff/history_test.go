@@ -65,6 +65,13 @@ func TestEverySplitIsTheBatch(t *testing.T) {
 				if err != nil || !reflect.DeepEqual(m.Next(), cfg.Seam) || !reflect.DeepEqual(r.State.Cuts, w.journal().State.Cuts) || r.State.Watermark != m.Watermark {
 					t.Fatalf("split at %d: %v, next %v, want %v; %+v", split, err, m.Next(), cfg.Seam, r.State)
 				}
+				low := record.MaxTime
+				for _, cut := range r.State.Cuts {
+					low = min(low, cut.Watermark)
+				}
+				if r.State.Watermark != low {
+					t.Fatalf("split at %d: the merged watermark is %s, the lowest %s", split, r.State.Watermark, low)
+				}
 				d := w.stream()
 				sameResult(t, fmt.Sprintf("split at %d, history up to %d", split, known), d, want)
 				if d.Counts.Duplicates != d.Counts.Records-want.Counts.Consumed {
@@ -138,11 +145,11 @@ func mustNotContinue(t *testing.T, w *world, ended bool) {
 	if _, err := handoff.Of(handoff.KindBatch, j, nil); !codes.Has(err, codes.HandoverUnfinished) {
 		t.Fatalf("a manifest of a history that is open: %v", err)
 	}
-	m, err := partitions.Restore(w.plan, 0, func(yield func(partitions.StateBlob) error) error {
+	_, err := partitions.Restore(w.plan, 0, func(yield func(partitions.StateBlob) error) error {
 		return w.store.LoadBlobs(context.Background(), runID, 0, yield)
 	})
 	if !codes.Has(err, codes.HandoverUnfinished) {
-		t.Fatalf("the state of a history that is open was restored: %v, %v", m, err)
+		t.Fatalf("the state of a history that is open was restored: %v", err)
 	}
 }
 

@@ -41,7 +41,10 @@ func Acquire(ctx context.Context, leases control.Leases, runID, owner string, tt
 func stand(ctx context.Context, leases control.Leases, runID, owner string, ttl, every time.Duration) (control.Lease, error) {
 	for {
 		l, err := leases.Acquire(ctx, control.StreamLease(runID), owner, ttl)
-		if every == 0 || !codes.Has(err, codes.LeaseHeld) {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return l, context.Cause(ctx)
+		case every == 0 || !codes.Has(err, codes.LeaseHeld):
 			return l, err
 		}
 		timer := time.NewTimer(every)
