@@ -19,6 +19,7 @@ const asWeir = "WEIR_TEST_AS_WEIR"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asWeir) != "" {
+		mutate(os.Getenv(asMutant))
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(pgtest.Run(m, pgtest.Config{}))

@@ -123,6 +123,9 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	if err != nil {
 		return err
 	}
+	if wrapSource != nil {
+		source = wrapSource(source)
+	}
 	if err := a.printBound(ctx, plan, source); err != nil {
 		return err
 	}
@@ -191,6 +194,9 @@ func addresses(list string) []string {
 	}
 	return parts
 }
+
+// wrapSource lets a test break the source of a run, to see that a drill notices.
+var wrapSource func(sources.Source) sources.Source
 
 type commitOffsets = func(context.Context, map[int32]record.Position) error
 
