@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// child writes a blob and dies at a step as a power switch would let it.
 func child(step, path string) {
 	s, err := Open(path)
 	if err != nil {
@@ -46,7 +47,7 @@ func child(step, path string) {
 
 var killed = checkpointtest.Bytes(9, 100_000)
 
-// Whatever the umask leaves, nobody else reads what is stored.
+// What stands in the place of a blob and is no file of its own is refused by everything, also a link to the very bytes.
 func TestForeignFiles(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
@@ -96,6 +97,8 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
+// A process is killed at every step of a Put. The blob then stands whole or not at all, another process writes it again, and what the dead
+// one left is removed once it is old.
 func TestKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -144,6 +147,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 // nobody is a user id without rights of its own.
 const nobody = 65534
 
+// A folder without write permission is told by name when it is opened, and without a path when a blob is written.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	base, err := os.MkdirTemp("", "readonly")

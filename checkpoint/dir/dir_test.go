@@ -14,7 +14,6 @@ import (
 	"github.com/weirstream/weir/codes"
 )
 
-// child writes a blob and dies at a step as a power switch would let it.
 func open(t testing.TB, path string) *Store {
 	t.Helper()
 	s, err := Open(path)
@@ -103,6 +102,7 @@ func put(t testing.TB, s *Store, text string) string {
 	return info.Name
 }
 
+// Whatever the umask leaves, nobody else reads what is stored.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "artifacts")
@@ -115,7 +115,6 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// What stands in the place of a blob and is no file of its own is refused by everything, also a link to the very bytes.
 func TestFoldersThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -153,7 +152,3 @@ func TestStepsThatFail(t *testing.T) {
 		}
 	}
 }
-
-// A process is killed at every step of a Put. The blob then stands whole or not at all, another process writes it again, and what the dead
-// one left is removed once it is old.
-// A folder without write permission is told by name when it is opened, and without a path when a blob is written.

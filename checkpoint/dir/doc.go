@@ -5,4 +5,7 @@
 //
 // A blob is written to a temporary file, synced, renamed and made durable with its folder before Put returns: a process that is killed
 // leaves a temporary file and no blob. Open removes temporary files that nobody has written to for an hour.
+//
+// What is set aside is renamed into the folder aside, under a name that is its own and that nothing else ever has. A folder of checkpoints has a
+// file STORE with the id of the store whose checkpoints they are; OpenOwned refuses every other one.
 package dir
