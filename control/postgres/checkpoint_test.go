@@ -87,12 +87,8 @@ func TestFencedKilledAtEveryStep(t *testing.T) {
 		"commit": func() (func() error, func() bool) {
 			before := epoch
 			return func() error { return j.Commit(t.Context(), stream.Commit(before+1)) }, func() bool {
-				at, err := stream.Check(t.Context(), j)
-				if err != nil {
-					t.Fatal(err)
-				}
-				epoch = at
-				return at == before+1
+				epoch = epochOf(t, j, stream)
+				return epoch == before+1
 			}
 		},
 		"pointer": func() (func() error, func() bool) {
@@ -215,6 +211,7 @@ func TestCheckpointBesideCommit(t *testing.T) {
 	db := place(t)
 	p := newStopper("commit")
 	a, s := open(t, db, Config{TTL: time.Minute, Hook: p.hook}), open(t, db, Config{TTL: time.Minute})
+	t.Cleanup(p.open)
 	l, j := owned(t, a, "a", time.Hour)
 	commitEpochs(t, j, stream, 1, 3)
 	p.armed.Store(true)
@@ -224,7 +221,7 @@ func TestCheckpointBesideCommit(t *testing.T) {
 		t.Errorf("beside a commit: %v", err)
 	}
 	err := s.Snapshot(t.Context(), stream.RunID, func(v control.JournalView) error {
-		close(p.again)
+		p.open()
 		if err := wait(); err != nil {
 			t.Errorf("a commit beside a snapshot: %v", err)
 		}

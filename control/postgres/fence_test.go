@@ -40,11 +40,25 @@ func commitEpochs(t *testing.T, j control.Journal, w controltest.Workload, from,
 	}
 }
 
-// mustHold fails unless a run holds exactly what it must at an epoch.
+// epochOf says where a run stands, and fails unless it holds exactly what it must there. Reading opens it under the lease of the view.
+func epochOf(t *testing.T, j control.Journal, w controltest.Workload) uint64 {
+	t.Helper()
+	at, err := w.CheckWith(t.Context(), j, func(ctx context.Context, epoch uint64) (controltest.Contents, error) {
+		want, err := w.Expected(ctx, epoch)
+		want.State.Fence = j.(*fenced).lease.Token
+		return want, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// mustHold fails unless a run holds exactly what it must at an epoch, and stands there.
 func mustHold(t *testing.T, j control.Journal, w controltest.Workload, epoch uint64) {
 	t.Helper()
-	if at, err := w.Check(t.Context(), j); err != nil || at != epoch {
-		t.Fatalf("stands at epoch %d, %v; want %d", at, err, epoch)
+	if at := epochOf(t, j, w); at != epoch {
+		t.Fatalf("the run stands at epoch %d, want %d", at, epoch)
 	}
 }
 
@@ -105,21 +119,38 @@ func TestFenceRegression(t *testing.T) {
 	}
 }
 
-// stopper stops who writes at a step, as SIGSTOP would.
-type stopper struct {
-	at             string
-	armed          atomic.Bool
-	stopped, again chan struct{}
+// gate stops who comes to it once it is armed, as SIGSTOP would, until it is opened: by the test, or at its end.
+type gate struct {
+	armed         atomic.Bool
+	stopped, over chan struct{}
+	open          func()
 }
 
-func newStopper(at string) *stopper {
-	return &stopper{at: at, stopped: make(chan struct{}), again: make(chan struct{})}
+func newGate() *gate {
+	g := &gate{stopped: make(chan struct{}), over: make(chan struct{})}
+	g.open = sync.OnceFunc(func() { close(g.over) })
+	return g
 }
+
+// pass stops once.
+func (g *gate) pass() {
+	if g.armed.CompareAndSwap(true, false) {
+		close(g.stopped)
+		<-g.over
+	}
+}
+
+// stopper stops who writes at a step.
+type stopper struct {
+	*gate
+	at string
+}
+
+func newStopper(at string) *stopper { return &stopper{newGate(), at} }
 
 func (p *stopper) hook(step string) error {
-	if step == p.at && p.armed.CompareAndSwap(true, false) {
-		close(p.stopped)
-		<-p.again
+	if step == p.at {
+		p.pass()
 	}
 	return nil
 }
@@ -153,6 +184,7 @@ func TestStoppedInsideCommit(t *testing.T) {
 		run(t, super, `TRUNCATE weir.journal CASCADE`)
 		p := newStopper("commit")
 		a, b := open(t, db, Config{TTL: cfg, Hook: p.hook}), open(t, db, Config{TTL: cfg})
+		t.Cleanup(p.open) // before the stores are closed, which waits for their connections
 		_, zombie := owned(t, a, "a", ttl)
 		commitEpochs(t, zombie, stream, 1, 1)
 		other := stream
@@ -167,7 +199,7 @@ func TestStoppedInsideCommit(t *testing.T) {
 		j := b.Under(l)
 		mustHold(t, j, stream, 1)
 		commitEpochs(t, j, stream, 2, 2)
-		close(p.again)
+		p.open()
 		// Where nothing of the last flush was sent, it was tried again, and refused.
 		if err := wait(); !codes.Has(err, codes.StoreUnavailable) && !codes.Has(err, codes.StaleFence) {
 			t.Errorf("the old owner: %v", err)
@@ -181,10 +213,7 @@ func TestStoppedInsideCommit(t *testing.T) {
 }
 
 // stuck is a network that lets half of the next large message through and no more: a client that is stopped while it sends.
-type stuck struct {
-	armed          atomic.Bool
-	stopped, again chan struct{}
-}
+type stuck struct{ *gate }
 
 type stuckConn struct {
 	net.Conn
@@ -197,14 +226,13 @@ func (s *stuck) dial(ctx context.Context, network, address string) (net.Conn, er
 }
 
 func (c *stuckConn) Write(b []byte) (int, error) {
-	if len(b) < 1<<20 || !c.s.armed.CompareAndSwap(true, false) {
+	if len(b) < 1<<20 || !c.s.armed.Load() {
 		return c.Conn.Write(b)
 	}
 	if n, err := c.Conn.Write(b[:len(b)/2]); err != nil {
 		return n, err
 	}
-	close(c.s.stopped)
-	<-c.s.again
+	c.s.pass()
 	n, err := c.Conn.Write(b[len(b)/2:])
 	return len(b)/2 + n, err
 }
@@ -215,8 +243,9 @@ func TestStoppedWhileSending(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	db := place(t)
-	p := &stuck{stopped: make(chan struct{}), again: make(chan struct{})}
+	p := &stuck{newGate()}
 	a, b, super := open(t, db, Config{TTL: ttl, dial: p.dial}), open(t, db, Config{TTL: ttl}), pgtest.Connect(t, db.Super)
+	t.Cleanup(p.open)
 	_, zombie := owned(t, a, "a", time.Hour)
 	commitEpochs(t, zombie, stream, 1, 1)
 	large := stream.Commit(2)
@@ -235,7 +264,7 @@ func TestStoppedWhileSending(t *testing.T) {
 	if err != nil || l.Token != 2 {
 		t.Fatalf("take-over: %+v, %v", l, err)
 	}
-	close(p.again)
+	p.open()
 	if err := wait(); !codes.Has(err, codes.StoreUnavailable) {
 		t.Errorf("the old owner: %v", err)
 	}
