@@ -117,6 +117,9 @@ type Reconciler interface {
 	// Reconcile finds damage and, with repair, mends what can be mended, each piece in one transaction. LeaseName gives the name of a run's lease.
 	// staleClaims is the age from which a claim without a lease counts as abandoned.
 	Reconcile(ctx context.Context, repair bool, staleClaims time.Duration) ([]Damage, error)
+	// MendOrphans finds and mends orphans only. What was published is not looked at, so its price goes by what is unfinished, however much the
+	// store has ever published: it may be called often.
+	MendOrphans(ctx context.Context, staleClaims time.Duration) ([]Damage, error)
 	// Publications calls fn with every publication whose key has a prefix, in the order of keys.
 	Publications(ctx context.Context, prefix string, fn func(p Publication, digest string) error) error
 }

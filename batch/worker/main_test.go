@@ -257,6 +257,11 @@ func (s *intercept) Reconcile(ctx context.Context, repair bool, stale time.Durat
 	return d, err
 }
 
+func (s *intercept) MendOrphans(ctx context.Context, stale time.Duration) (d []control.Damage, err error) {
+	err = s.call(ctx, "orphans", func() error { d, err = s.ControlStore.MendOrphans(ctx, stale); return err })
+	return d, err
+}
+
 // Fenced is called "start", "deliver", "succeed" or "fail" by its last but telling effect.
 func (s *intercept) Fenced(ctx context.Context, l control.Lease, effects ...control.Effect) error {
 	s.fenced.Add(1)

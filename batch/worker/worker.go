@@ -14,7 +14,7 @@ import (
 type Report struct {
 	// By kind of outcome.
 	Ended map[Kind]int
-	// Repaired counts what reconciliation put right, Found what it could only report, as of its last look.
+	// Repaired counts what reconciliation put right, Found what it could only report, at the start.
 	Repaired, Found int
 }
 
@@ -33,6 +33,7 @@ type worker struct {
 	// notBefore holds claims back after a run was given up.
 	notBefore time.Time
 	reconcile time.Time // when the next look for orphans is due
+	verified  bool      // what was published has been verified once
 	failures  int       // of the store, in a row
 	stopped   error     // why the loop ends before its context
 }
@@ -75,7 +76,7 @@ func Once(ctx context.Context, cfg Config) (o Outcome, found bool, err error) {
 	again := true
 	for {
 		if again {
-			if _, err := w.Store.Reconcile(ctx, true, w.StaleClaims); err != nil {
+			if _, err := w.look(ctx); err != nil {
 				return o, false, err
 			}
 		}
@@ -207,14 +208,23 @@ func (w *worker) take(o Outcome) {
 	w.OnEnd(o)
 }
 
-// lookForOrphans reconciles; false when the store is away.
+// look mends orphans. The first look verifies everything that was published, too; later ones would read all of it again for nothing.
+func (w *worker) look(ctx context.Context) ([]control.Damage, error) {
+	if w.verified {
+		return w.Store.MendOrphans(ctx, w.StaleClaims)
+	}
+	damages, err := w.Store.Reconcile(ctx, true, w.StaleClaims)
+	w.verified = err == nil
+	return damages, err
+}
+
+// lookForOrphans looks, and tells; false when the store is away.
 func (w *worker) lookForOrphans(ctx context.Context) bool {
 	w.touchScratch()
-	damages, err := w.Store.Reconcile(ctx, true, w.StaleClaims)
+	damages, err := w.look(ctx)
 	if err != nil {
 		return w.storeFailed(ctx, "reconcile", err)
 	}
-	w.report.Found = 0
 	for _, d := range damages {
 		if d.Repaired {
 			w.report.Repaired++
@@ -280,7 +290,7 @@ func (w *worker) drain(hard context.Context) error {
 		// What was begun and given back is RUNNING without a lease: queued again, it need not wait for another worker's next look.
 		ctx, cancel := w.lastWrites(hard)
 		defer cancel()
-		if _, err := w.Store.Reconcile(ctx, true, w.StaleClaims); err != nil {
+		if _, err := w.Store.MendOrphans(ctx, w.StaleClaims); err != nil {
 			w.Logger.Info("what was given back waits for the next reconciliation", "error", err)
 		}
 	}

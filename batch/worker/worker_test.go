@@ -328,6 +328,31 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
+// TestVerifiesOnce: what was published is verified at the start; later looks are for orphans only.
+func TestVerifiesOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newIntercept()
+		p := newPlace(t, s)
+		p.submit("a")
+		calls := map[string]int{}
+		var mu sync.Mutex
+		s.on(func(_ context.Context, op string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			calls[op]++
+			return nil
+		}, nil)
+		cfg := p.config()
+		cfg.Reconcile = time.Minute
+		w := begin(t.Context(), cfg)
+		<-time.After(10*time.Minute + time.Second)
+		if _, err := w.end(); err != nil || calls["reconcile"] != 1 || calls["orphans"] != 10 {
+			t.Errorf("%v, %v", calls, err)
+		}
+	})
+}
+
 // TestOrphans: what dead workers left is taken up at the start; a run whose lease is valid is left alone until it expires.
 func TestOrphans(t *testing.T) {
 	t.Parallel()

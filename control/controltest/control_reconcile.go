@@ -18,6 +18,7 @@ var reconcileChecks = []controlCheck{
 	{"reconciler: a crash and its recovery", checkReconcileCrash},
 	{"reconciler: several at once", checkReconcileTogether},
 	{"reconciler: lost answer", checkReconcileLost},
+	{"reconciler: orphans only", checkOrphansOnly},
 }
 
 // reconcile runs it and checks what is found: pairs of kind and run id, in order.

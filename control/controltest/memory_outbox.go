@@ -193,18 +193,7 @@ func (m *Memory) Wake(ctx context.Context) <-chan struct{} {
 // Reconcile is control.Reconciler's.
 func (m *Memory) Reconcile(ctx context.Context, repair bool, staleClaims time.Duration) (found []control.Damage, err error) {
 	err = m.change(ctx, OpReconcile, func(p *memoryPlane) error {
-		now := m.now()
-		for _, st := range p.standings() {
-			d, ok := st.Diagnose(now, staleClaims)
-			if !ok {
-				continue
-			}
-			if repair {
-				p.repair(st, d, now)
-				d.Repaired = true
-			}
-			found = append(found, d)
-		}
+		found = p.orphans(m.now(), repair, staleClaims)
 		for key, pub := range p.publications {
 			if has := record.Hash(pub.publication.Value); has != pub.digest {
 				found = append(found, control.DigestDamage(pub.publication.RunID, key, pub.digest, has))
@@ -219,6 +208,31 @@ func (m *Memory) Reconcile(ctx context.Context, repair bool, staleClaims time.Du
 		return nil
 	})
 	return found, err
+}
+
+// MendOrphans is control.Reconciler's.
+func (m *Memory) MendOrphans(ctx context.Context, staleClaims time.Duration) (found []control.Damage, err error) {
+	err = m.change(ctx, OpReconcile, func(p *memoryPlane) error {
+		found = p.orphans(m.now(), true, staleClaims)
+		control.SortDamages(found)
+		return nil
+	})
+	return found, err
+}
+
+func (p *memoryPlane) orphans(now time.Time, repair bool, staleClaims time.Duration) (found []control.Damage) {
+	for _, st := range p.standings() {
+		d, ok := st.Diagnose(now, staleClaims)
+		if !ok {
+			continue
+		}
+		if repair {
+			p.repair(st, d, now)
+			d.Repaired = true
+		}
+		found = append(found, d)
+	}
+	return found
 }
 
 // standings of every run that is admitted or has an event.

@@ -25,10 +25,28 @@ const selectDamaged = `SELECT run_id, key, digest, sha256(value) FROM weir.publi
 const selectMissing = `SELECT run_id FROM weir.runs r WHERE phase = 'SUCCEEDED' AND NOT EXISTS (SELECT FROM weir.publications p WHERE p.key = $1 || r.run_id) ORDER BY run_id`
 
 // Reconcile is control.Reconciler's. It looks for damage at one consistent moment; before a repair it looks again, with the rows locked.
-func (s *Store) Reconcile(ctx context.Context, repair bool, staleClaims time.Duration) (found []control.Damage, err error) {
+func (s *Store) Reconcile(ctx context.Context, repair bool, staleClaims time.Duration) ([]control.Damage, error) {
+	return s.reconcile(ctx, repair, staleClaims, orphans, damaged)
+}
+
+// MendOrphans is control.Reconciler's.
+func (s *Store) MendOrphans(ctx context.Context, staleClaims time.Duration) ([]control.Damage, error) {
+	return s.reconcile(ctx, true, staleClaims, orphans)
+}
+
+// look is one of the things that a reconciliation looks for.
+type look func(ctx context.Context, tx pgx.Tx, staleClaims time.Duration) ([]control.Damage, error)
+
+func (s *Store) reconcile(ctx context.Context, repair bool, staleClaims time.Duration, looks ...look) (found []control.Damage, err error) {
 	err = s.read(ctx, func(tx pgx.Tx) error {
-		found, err = damages(ctx, tx, staleClaims)
-		return err
+		for _, look := range looks {
+			more, err := look(ctx, tx, staleClaims)
+			if err != nil {
+				return err
+			}
+			found = append(found, more...)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, s.fail(ctx, "reconciliation", err)
@@ -49,7 +67,7 @@ func (s *Store) Reconcile(ctx context.Context, repair bool, staleClaims time.Dur
 	return found, nil
 }
 
-func damages(ctx context.Context, tx pgx.Tx, staleClaims time.Duration) (found []control.Damage, err error) {
+func orphans(ctx context.Context, tx pgx.Tx, staleClaims time.Duration) (found []control.Damage, err error) {
 	err = each(ctx, tx, selectStandings, []any{control.RunLease("")}, func(rows pgx.Rows) error {
 		st, now, err := scanStanding(rows)
 		if err != nil {
@@ -60,9 +78,11 @@ func damages(ctx context.Context, tx pgx.Tx, staleClaims time.Duration) (found [
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
+	return found, err
+}
+
+// damaged are publications that are not what their digest says, and results that are missing.
+func damaged(ctx context.Context, tx pgx.Tx, _ time.Duration) (found []control.Damage, err error) {
 	err = each(ctx, tx, selectDamaged, nil, func(rows pgx.Rows) error {
 		var runID, key string
 		var stored, has []byte

@@ -26,10 +26,28 @@ const (
 
 // Reconcile is control.Reconciler's. It looks for damage at one consistent moment, without the write lock; before a repair it looks again,
 // under the lock.
-func (s *Store) Reconcile(ctx context.Context, repair bool, staleClaims time.Duration) (found []control.Damage, err error) {
+func (s *Store) Reconcile(ctx context.Context, repair bool, staleClaims time.Duration) ([]control.Damage, error) {
+	return s.reconcile(ctx, repair, staleClaims, s.orphans, s.damaged)
+}
+
+// MendOrphans is control.Reconciler's.
+func (s *Store) MendOrphans(ctx context.Context, staleClaims time.Duration) ([]control.Damage, error) {
+	return s.reconcile(ctx, true, staleClaims, s.orphans)
+}
+
+// look is one of the things that a reconciliation looks for.
+type look func(ctx context.Context, tx *sql.Tx, staleClaims time.Duration) ([]control.Damage, error)
+
+func (s *Store) reconcile(ctx context.Context, repair bool, staleClaims time.Duration, looks ...look) (found []control.Damage, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
-		found, err = s.damages(ctx, tx, staleClaims)
-		return err
+		for _, look := range looks {
+			more, err := look(ctx, tx, staleClaims)
+			if err != nil {
+				return err
+			}
+			found = append(found, more...)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, s.fail(ctx, "reconciliation", err)
@@ -51,7 +69,7 @@ func (s *Store) Reconcile(ctx context.Context, repair bool, staleClaims time.Dur
 	return found, nil
 }
 
-func (s *Store) damages(ctx context.Context, tx *sql.Tx, staleClaims time.Duration) (found []control.Damage, err error) {
+func (s *Store) orphans(ctx context.Context, tx *sql.Tx, staleClaims time.Duration) (found []control.Damage, err error) {
 	candidates, err := s.names(ctx, tx, selectCandidates)
 	if err != nil {
 		return nil, err
@@ -65,6 +83,11 @@ func (s *Store) damages(ctx context.Context, tx *sql.Tx, staleClaims time.Durati
 			found = append(found, d)
 		}
 	}
+	return found, nil
+}
+
+// damaged are publications that are not what their digest says, and results that are missing.
+func (s *Store) damaged(ctx context.Context, tx *sql.Tx, _ time.Duration) (found []control.Damage, err error) {
 	err = s.eachPublication(ctx, tx, "", func(p control.Publication, digest []byte) error {
 		if has := sha256.Sum256(p.Value); !bytes.Equal(has[:], digest) {
 			found = append(found, control.DigestDamage(p.RunID, p.Key, digestText(digest), digestText(has[:])))
