@@ -9,13 +9,17 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/weirstream/weir/control/postgres"
 	"github.com/weirstream/weir/handoff"
 	"github.com/weirstream/weir/internal/fixture"
+	"github.com/weirstream/weir/internal/pgtest"
 	"github.com/weirstream/weir/record"
+	sinkkafka "github.com/weirstream/weir/sinks/kafka"
 	"github.com/weirstream/weir/sources/kafka"
 	"github.com/weirstream/weir/sources/logfile"
 )
@@ -264,6 +268,52 @@ func TestOwnerToOwner(t *testing.T) {
 	refused(t, dir, 3, []string{"RUN_FINISHED", "nothing to hand over"}, "handoff", "export", "o", "--store", "sqlite:o.db")
 }
 
+// without leaves a flag and its value out.
+func without(args []string, flag string) []string {
+	i := slices.Index(args, flag)
+	return append(slices.Clone(args[:i]), args[i+2:]...)
+}
+
+// oddlyDealt makes a topic whose producer does not deal by the key that the flow reads.
+func oddlyDealt(t *testing.T, addr, topic string) {
+	t.Helper()
+	ctx := context.Background()
+	p, err := sinkkafka.New(sinkkafka.Config{Brokers: []string{addr}, Topic: topic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.EnsureTopic(ctx, 4); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		value := fmt.Appendf(nil, `{"event_id":"x%d","instrument":"1","event_time":"2026-01-05T15:00:00Z","close":1}`, i)
+		if err := p.Produce(ctx, record.Record{Key: fmt.Appendf(nil, "user-%d", i), Value: value, Arrival: record.NoTime}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A login that may only read is told so; one that may write does all of it on PostgreSQL.
+func TestHandOverToAReader(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	addr := broker(t)
+	publishLog(t, dir, addr, "ticks", 1)
+	db := pgtest.Database(t, func(ctx context.Context, url string) error {
+		_, err := postgres.Migrate(ctx, url)
+		return err
+	})
+	args := without(handOverArgs(addr, "ticks", "r", db.Reader, "snapshot.jsonl", ""), "--at")
+	refused(t, dir, 3, []string{"STORE_DENIED", "weir_runtime"}, args...)
+	must(t, dir, without(handOverArgs(addr, "ticks", "r", db.Runtime, "snapshot.jsonl", ""), "--at")...)
+	must(t, dir, "handoff", "export", "r", "--store", db.Runtime, "--out", "r.json")
+	must(t, dir, "handoff", "verify", "r.json", "--store", db.Runtime, "--brokers", addr)
+}
+
 // What does not fit is refused with its code, and nothing is written.
 func TestHandOverRefusals(t *testing.T) {
 	t.Parallel()
@@ -282,7 +332,7 @@ func TestHandOverRefusals(t *testing.T) {
 	owner := start(t, dir, runArgs(addr, "ticks", "owned", "--epoch-records", "1")...)
 	owner.await(t, filepath.Join(dir, "owned.db"), 23)
 	must(t, dir, "replay", "publish", "--log", "arrivals.log", "--brokers", addr, "--topic", "narrow", "--create-partitions", "2")
-	produce(t, addr, "odd", []string{`{"event_id":"x","instrument":"1","event_time":"2026-01-05T15:00:00Z","close":1}`})
+	oddlyDealt(t, addr, "odd")
 	text, err := os.ReadFile(filepath.Join(dir, "there.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -320,6 +370,7 @@ func TestHandOverRefusals(t *testing.T) {
 		"a mark that was changed":        {3, []string{"DOCUMENT_INVALID", "hash"}, with(over("new"), "--at", "changed.json")},
 		"a row that is not readable":     {3, []string{"SNAPSHOT_INVALID", "bad.jsonl:1"}, with(over("new"), "--snapshot", "bad.jsonl")},
 		"no snapshot":                    {3, []string{"FILE_MISSING"}, with(over("new"), "--snapshot", "none.jsonl")},
+		"a topic dealt otherwise":        {3, []string{"CONFIG_INVALID", "deals keys otherwise", "replay publish"}, without(with(over("new"), "--topic", "odd"), "--at")},
 		"a store in a missing folder":    {5, []string{"STORE_UNAVAILABLE"}, with(over("new"), "--store", "sqlite:none/x.db")},
 		"the manifest over the history":  {3, []string{"CONFIG_INVALID", "overwrite"}, over("new", "--manifest", history)},
 		"a manifest in a missing folder": {1, []string{"OUTPUT_UNWRITABLE"}, over("new", "--manifest", "none/m.json")},
