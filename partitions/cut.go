@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The names of the state blobs: "core", "dedupe/BUCKET-SEQUENCE", "keys/CHUNK", "marks/PART", "reorder/SEQUENCE" and HistoryBlob. Every
+// The names of the state blobs: "core", "dedupe/BUCKET-SEQUENCE", "keys/CHUNK", "deltas/SEQUENCE", "marks/PART", "reorder/SEQUENCE" and HistoryBlob. Every
 // blob ends in a checksum of 8 bytes over its name and body; the core counts the others.
 const (
 	coreName    = "core"
@@ -86,7 +86,7 @@ func (m *Machine) FullState() []StateBlob {
 		out = append(out, StateBlob{Name: HistoryBlob, Data: m.history.body()})
 	}
 	for c := range m.keys.chunks {
-		out = append(out, StateBlob{Name: fmt.Sprintf("%s%06d", keysPrefix, c), Data: m.keys.appendChunk(nil, c, m.grid)})
+		out = append(out, StateBlob{Name: fmt.Sprintf("%s%06d", keysPrefix, c), Data: m.keys.appendChunk(nil, c, m.grid, 0)})
 	}
 	// What W has passed is released at the end of every step, so that what waits does not depend on the batches.
 	return append(out, StateBlob{Name: recordsPrefix, Data: m.waiting.state()})

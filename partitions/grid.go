@@ -164,6 +164,13 @@ func (g *grid) loadKey(in *decoder, key int32) bool {
 	return !in.bad
 }
 
+// skipKey passes over what appendKey wrote.
+func (g *grid) skipKey(in *decoder) {
+	if end := record.EventTime(in.uint64()); end != record.NoTime {
+		in.bytes(8 * uint64(g.width))
+	}
+}
+
 // resume goes on after a restore at watermark w: everything up to w has ticked.
 func (g *grid) resume(names []string, w record.EventTime) {
 	for key, end := range g.ends {

@@ -12,10 +12,11 @@ import (
 )
 
 // keyTable numbers the keys of a partition in the order in which they were first accepted, and holds the operators of each. It is
-// written in chunks of 256 keys; a cut writes the chunks in which a key or a state changed.
+// written in chunks of 256 keys; a cut writes the chunks in which a key or a state changed, or, where few of their keys did, a delta.
 //
 // A chunk: version 1 │ chunk uvarint │ keys uvarint │ per key: text, state of the clock (a grid's only), per node its snapshot; texts
-// and snapshots with their length in front.
+// and snapshots with their length in front. Version 2, which is written while deltas stand, has a stamp (uvarint) before the keys: deltas
+// up to that sequence are older than it.
 type keyTable struct {
 	plan  *flow.Plan
 	index map[string]int32
@@ -23,6 +24,11 @@ type keyTable struct {
 	// operators has len(plan.Nodes) for each key.
 	operators []operators.Operator
 	chunks    []keyChunk
+	// dirty has a bit for each key: the next cut must write it.
+	dirty []uint64
+	// deltas that stand, the oldest first.
+	deltas     []keyDelta
+	deltaLoads []deltaLoad
 	// scratch is for the snapshot of one operator.
 	scratch []byte
 	// loads are the chunks that a restore has read so far.
@@ -31,20 +37,26 @@ type keyTable struct {
 
 type keyChunk struct {
 	blobRef
-	dirty bool
+	// keys is the number of keys that it was written with; deltas up to stamp are older than it.
+	keys  int
+	stamp uint64
+	// pending is the oldest delta in which keys of it stand, or 0.
+	pending uint64
 }
 
 type keyLoad struct {
 	blobRef
-	chunk, keys uint64
-	body        []byte
+	chunk, keys, stamp uint64
+	body               []byte
 }
 
 const (
 	keysPrefix  = "keys/"
 	keysVersion = 1
-	chunkShift  = 8
-	chunkKeys   = 1 << chunkShift
+	// stampedVersion is that of a chunk with a stamp.
+	stampedVersion = 2
+	chunkShift     = 8
+	chunkKeys      = 1 << chunkShift
 )
 
 func newKeyTable(plan *flow.Plan) *keyTable {
@@ -72,12 +84,18 @@ func (k *keyTable) add(key string) int32 {
 	if int(n)>>chunkShift == len(k.chunks) {
 		k.chunks = append(k.chunks, keyChunk{})
 	}
+	if int(n)>>6 == len(k.dirty) {
+		k.dirty = append(k.dirty, 0)
+	}
 	k.changed(n)
 	return n
 }
 
-// changed says that the next cut must write the key's chunk.
-func (k *keyTable) changed(key int32) { k.chunks[key>>chunkShift].dirty = true }
+// changed says that the next cut must write the key.
+func (k *keyTable) changed(key int32) { k.dirty[key>>6] |= 1 << (key & 63) }
+
+// keysIn is the number of keys of a chunk.
+func (k *keyTable) keysIn(c int) int { return min(chunkKeys, len(k.names)-c<<chunkShift) }
 
 // of are the operators of a key, in the order of the nodes.
 func (k *keyTable) of(key int32) []operators.Operator {
@@ -85,37 +103,45 @@ func (k *keyTable) of(key int32) []operators.Operator {
 	return k.operators[int(key)*n : int(key)*n+n]
 }
 
-// cut writes the chunks that changed.
+// cut writes the chunks and keys that changed.
 func (k *keyTable) cut(g *grid, l *ledger) {
-	for c := range k.chunks {
+	whole, sparse := k.split()
+	stamp := uint64(0)
+	if len(k.deltas) > 0 {
+		stamp = l.seq
+	}
+	for _, c := range whole {
 		chunk := &k.chunks[c]
-		if !chunk.dirty {
-			continue
-		}
-		body := k.appendChunk(nil, c, g)
+		body := k.appendChunk(nil, c, g, stamp)
 		if chunk.name == "" {
 			chunk.blobRef = l.write(fmt.Sprintf("%s%06d", keysPrefix, c), body)
 		} else {
 			chunk.blobRef = l.rewrite(chunk.blobRef, body)
 		}
-		chunk.dirty = false
+		chunk.keys, chunk.stamp, chunk.pending = k.keysIn(c), stamp, 0
 	}
+	if len(sparse) > 0 {
+		k.cutDelta(sparse, g, l)
+	}
+	k.dropDeltas(l)
+	clear(k.dirty)
 }
 
-func (k *keyTable) appendChunk(dst []byte, c int, g *grid) []byte {
-	from, to := c<<chunkShift, min((c+1)<<chunkShift, len(k.names))
-	dst = append(dst, keysVersion)
+func (k *keyTable) appendChunk(dst []byte, c int, g *grid, stamp uint64) []byte {
+	from, n := c<<chunkShift, k.keysIn(c)
+	version := byte(keysVersion)
+	if stamp > 0 {
+		version = stampedVersion
+	}
+	dst = append(dst, version)
 	dst = binary.AppendUvarint(dst, uint64(c))
-	dst = binary.AppendUvarint(dst, uint64(to-from))
-	for key := from; key < to; key++ {
+	dst = binary.AppendUvarint(dst, uint64(n))
+	if stamp > 0 {
+		dst = binary.AppendUvarint(dst, stamp)
+	}
+	for key := from; key < from+n; key++ {
 		dst = appendText(dst, k.names[key])
-		if g != nil {
-			dst = g.appendKey(dst, int32(key))
-		}
-		for _, op := range k.of(int32(key)) {
-			k.scratch = op.Snapshot(k.scratch[:0])
-			dst = appendText(dst, k.scratch)
-		}
+		dst = k.appendState(dst, int32(key), g)
 	}
 	return dst
 }
@@ -129,7 +155,10 @@ func (k *keyTable) load(blob StateBlob, l *ledger) error {
 	in := decoder{src: body}
 	version := in.byte()
 	x := keyLoad{blobRef: ref, chunk: in.uvarint(), keys: in.uvarint()}
-	if in.bad || version != keysVersion || x.keys < 1 || x.keys > chunkKeys {
+	if version == stampedVersion {
+		x.stamp = in.uvarint()
+	}
+	if in.bad || version != keysVersion && version != stampedVersion || x.keys < 1 || x.keys > chunkKeys {
 		return damaged(blob.Name, fmt.Sprintf("holds no keys of version %d", keysVersion))
 	}
 	x.body = slices.Clone(in.src)
@@ -148,10 +177,11 @@ func (k *keyTable) loaded(g *grid) error {
 		if err := k.loadChunk(x, g); err != nil {
 			return err
 		}
-		k.chunks[i] = keyChunk{blobRef: x.blobRef}
+		k.chunks[i] = keyChunk{blobRef: x.blobRef, keys: int(x.keys), stamp: x.stamp}
 	}
 	k.loads = nil
-	return nil
+	clear(k.dirty)
+	return k.loadedDeltas(g)
 }
 
 func (k *keyTable) loadChunk(x keyLoad, g *grid) error {
@@ -161,18 +191,8 @@ func (k *keyTable) loadChunk(x keyLoad, g *grid) error {
 		if _, twice := k.index[string(name)]; in.bad || twice {
 			return damaged(x.name, "has a key that is cut short or stands twice")
 		}
-		key := k.add(string(name))
-		if g != nil && !g.loadKey(&in, key) {
-			return damaged(x.name, fmt.Sprintf("has no state of the clock for key %q", name))
-		}
-		for n, op := range k.of(key) {
-			state := in.text()
-			if in.bad {
-				return damaged(x.name, "is cut short")
-			}
-			if err := op.Restore(state); err != nil {
-				return codes.New(codes.JournalCorrupt, "state blob %q, key %q, operator %q: %w", x.name, name, k.plan.Nodes[n].Name, err)
-			}
+		if err := k.loadState(&in, k.add(string(name)), g, x.name); err != nil {
+			return err
 		}
 	}
 	if !in.whole() {

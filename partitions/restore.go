@@ -77,6 +77,8 @@ func (r *restore) take(b StateBlob) error {
 		return r.m.ids.load(b, &r.found)
 	case strings.HasPrefix(b.Name, keysPrefix):
 		return r.m.keys.load(b, &r.found)
+	case strings.HasPrefix(b.Name, deltasPrefix):
+		return r.m.keys.loadDelta(b, &r.found)
 	case strings.HasPrefix(b.Name, marksPrefix):
 		return r.m.marks.load(b, &r.found)
 	case strings.HasPrefix(b.Name, recordsPrefix):
