@@ -12,13 +12,14 @@ import (
 
 	"github.com/weirstream/weir/internal/devbroker"
 	"github.com/weirstream/weir/internal/devbroker/child"
+	"github.com/weirstream/weir/internal/pgtest"
 	"github.com/weirstream/weir/record"
 )
 
 func TestMain(m *testing.M) {
 	child.Main()
 	memoryChild()
-	os.Exit(m.Run())
+	os.Exit(pgtest.Run(m, pgtest.Config{}))
 }
 
 // What the environment may change. The defaults are what docs/performance.md was measured with.
