@@ -59,7 +59,7 @@ func TestTheSamePanicEveryTimeIsTheEnd(t *testing.T) {
 					if result.Status != control.RunOpen || result.Epoch != r.journal.Epoch("run") {
 						t.Errorf("from message %d: %s at epoch %d of %d", n, result.Status, result.Epoch, r.journal.Epoch("run"))
 					}
-					time.Sleep(testTTL) // a lease that nobody could give back runs out
+					<-time.After(testTTL) // a lease that nobody could give back runs out
 					watch.epochs = 0
 					r.cfg.Hooks, r.cfg.MaxRecords = steady, int64(in.total())
 					r.finish(want)

@@ -240,7 +240,7 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 				if (c.says == "under token 2") != r.lease().Valid {
 					t.Errorf("the lease of the next owner: %+v", r.lease())
 				}
-				time.Sleep(2 * time.Hour) // what hangs in the store comes back
+				<-time.After(2 * time.Hour) // what hangs in the store comes back
 				synctest.Wait()
 				if c.says != "under token 2" {
 					// The next owner goes on from the last commit, under a higher token.
