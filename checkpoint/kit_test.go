@@ -382,6 +382,7 @@ func (b blobSteps) Purge(ctx context.Context, a checkpoint.Aside) error {
 func (w *world) saverOf(s *steps) *checkpoint.Saver {
 	saver := w.saver()
 	saver.Store, saver.Blobs = storeSteps{w.store, s}, blobSteps{w.blobs, s}
+	saver.Writers = 1 // so that its steps come in one order
 	return saver
 }
 

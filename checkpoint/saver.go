@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -41,9 +40,14 @@ type Saver struct {
 	// younger than Grace (by Now). 0 keeps all.
 	Keep  int
 	Grace time.Duration
+	// Writers is how many blobs are written at once, since most of the time of a blob is waiting until it is durable. 0 is DefaultWriters.
+	Writers int
 	// Now is a clock, monotonic if it can be; nil is time.Now.
 	Now func() time.Time
 }
+
+// DefaultWriters is that of a Saver.
+const DefaultWriters = 8
 
 func (s *Saver) now() time.Time {
 	if s.Now != nil {
@@ -69,7 +73,10 @@ func (s *Saver) Save(ctx context.Context, l control.Lease, runID string) (contro
 	if err != nil {
 		return control.Pointer{}, err
 	}
-	c := copier{blobs: s.Blobs}
+	c := copier{blobs: s.Blobs, writers: s.Writers}
+	if c.writers < 1 {
+		c.writers = DefaultWriters
+	}
 	var m *Manifest
 	err = s.Store.Snapshot(ctx, runID, func(v control.JournalView) error {
 		state := v.State()
@@ -173,6 +180,7 @@ const (
 // copier brings the state blobs of a journal to where they are not yet.
 type copier struct {
 	blobs   Blobs
+	writers int
 	written int64
 	stands  *control.Pointer
 }
@@ -235,22 +243,20 @@ func (c *copier) write(ctx context.Context, v control.JournalView, partition int
 		for i, r := range some {
 			names[i], digest[r.Name] = r.Name, r.SHA256
 		}
+		w := newWriters(c.blobs, c.writers)
 		err := v.Load(ctx, partition, names, func(b partitions.StateBlob) error {
-			info, err := c.blobs.Put(ctx, bytes.NewReader(b.Data))
-			if err != nil {
-				return err
-			}
-			if info.Name != digest[b.Name] {
-				return codes.New(codes.JournalCorrupt, "partition %d: state blob %q has the hash %s, and the journal says %s", partition, b.Name, info.Name, digest[b.Name])
-			}
-			c.written += info.Size
+			name := digest[b.Name]
 			delete(digest, b.Name)
-			return nil
+			return w.put(ctx, partition, b, name)
 		})
-		if err != nil {
+		written, writeErr := w.wait()
+		c.written += written
+		switch {
+		case writeErr != nil: // also when it was what ended the loading
+			return writeErr
+		case err != nil:
 			return err
-		}
-		if len(digest) > 0 {
+		case len(digest) > 0:
 			return codes.New(codes.JournalCorrupt, "partition %d: %d state blobs were listed by the journal and did not come", partition, len(digest))
 		}
 	}
