@@ -91,7 +91,7 @@ func harness(t *testing.T) *controltest.Harness {
 				return open(t, db, Config{MaxConns: 4, Hook: hook})
 			})
 		},
-		AfterCommit: func(s control.ControlStore, fn func() error) { s.(*Store).afterCommit(fn) },
+		AfterCommit: hooks.AfterCommit,
 		Hook:        hooks.Set,
 		SetToken: func(lease string, token control.FenceToken) error {
 			return damage(`UPDATE weir.leases SET fence_token = $2 WHERE name = $1`, lease, int64(token))

@@ -79,9 +79,6 @@ type Store struct {
 	close     context.CancelFunc
 	mu        sync.Mutex
 	listeners sync.WaitGroup
-
-	afterMu sync.Mutex
-	after   func() error
 }
 
 var _ control.ControlStore = (*Store)(nil)
@@ -310,26 +307,7 @@ func (s *Store) attempt(ctx context.Context, fn func(ctx context.Context, conn *
 	if err := fn(long, conn.Conn()); err != nil {
 		return err
 	}
-	if after := s.takeAfter(); after != nil {
-		if err := after(); err != nil {
-			return err
-		}
-	}
 	return s.step("committed", conn.Conn())
-}
-
-// afterCommit arms fn for the next write of this store.
-func (s *Store) afterCommit(fn func() error) {
-	s.afterMu.Lock()
-	defer s.afterMu.Unlock()
-	s.after = fn
-}
-
-func (s *Store) takeAfter() (fn func() error) {
-	s.afterMu.Lock()
-	defer s.afterMu.Unlock()
-	fn, s.after = s.after, nil
-	return fn
 }
 
 // read runs fn in a transaction that sees one consistent moment. It is not bounded by time-outs: how long it takes is up to the reader, and
