@@ -240,13 +240,13 @@ func (s *Store) write(ctx context.Context, fn func(t *txn) error) error {
 	if err != nil {
 		return err
 	}
+	// After a panic too: a transaction that stays open holds the file. After Commit it does nothing.
+	defer tx.Rollback()
 	t := &txn{s: s, ctx: ctx, tx: tx, statement: context.WithoutCancel(ctx)}
 	if err := fn(t); err != nil {
-		_ = tx.Rollback() // fn's error is the reason; a rollback that fails leaves nothing behind either
 		return err
 	}
 	if err := s.step("commit"); err != nil {
-		_ = tx.Rollback()
 		return err
 	}
 	err = tx.Commit()
