@@ -13,11 +13,13 @@ import (
 
 const (
 	eventColumns = `id, kind, run_id, attempt, coalesce(claimant, ''), claimed_at, delivered IS NOT NULL, created`
-	// claimDue claims in order what is due, skipping what others are claiming at this moment.
+	// claimDue claims in order what is due, skipping what others are claiming at this moment. Its commit does not wait for the disk, for this
+	// transaction alone: a claim that a crash of the server undoes is an event that is due again, and whatever follows from a claim (a run's start,
+	// its end, a delivery) is committed after it, and is not durable without it.
 	claimDue = `WITH due AS MATERIALIZED (
 	  SELECT id FROM weir.outbox WHERE claimant IS NULL AND delivered IS NULL ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
 	UPDATE weir.outbox SET claimant = $1, claimed_at = clock_timestamp(), attempt = attempt + 1
-	WHERE id = ANY (ARRAY (SELECT id FROM due)) RETURNING ` + eventColumns
+	WHERE id = ANY (ARRAY (SELECT id FROM due)) AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off' RETURNING ` + eventColumns
 	// channel is what the schema's functions notify.
 	channel = "weir_outbox"
 )

@@ -26,11 +26,18 @@ func TestClaimsAreHeapOnly(t *testing.T) {
 			}
 			claimed++
 		}
+		// In this transaction, which ends with it.
+		if sync := one[string](t, conn, `SELECT current_setting('synchronous_commit')`); sync != "off" {
+			t.Errorf("the commit of a claim waits for the disk: synchronous_commit is %s", sync)
+		}
 		hot := one[int](t, conn, `SELECT pg_stat_get_xact_tuples_hot_updated('weir.outbox'::regclass)`)
 		if rows.Err() != nil || claimed != 50 || hot != claimed {
 			t.Errorf("turn %d: %d claimed, %d of them without a write to an index, %v", turn, claimed, hot, rows.Err())
 		}
 		run(t, conn, "COMMIT")
+		if sync := one[string](t, conn, `SELECT current_setting('synchronous_commit')`); sync != "on" {
+			t.Errorf("what follows a claim does not wait for the disk: synchronous_commit is %s", sync)
+		}
 	}
 	if rest, err := s.Claim(t.Context(), "x", 500); err != nil || len(rest) != 300 {
 		t.Errorf("%d are left, %v", len(rest), err)
