@@ -34,6 +34,9 @@ func (s *supervisor) fail(f Failure) {
 		s.forgive(func(int32) bool { return false })
 	}
 	s.uncertain = s.uncertain || s.phase == running
+	if s.e.cfg.Fencing != nil && codes.Has(f.Cause, codes.JournalConflict) {
+		f.Cause = codes.New(codes.JournalConflict, "two processes act as the owner %q of run %q: each needs an owner id of its own: %w", s.e.cfg.Fencing.Owner, s.e.cfg.RunID, f.Cause)
+	}
 	s.note(f)
 	s.end()
 }

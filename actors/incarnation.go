@@ -221,7 +221,7 @@ func (in *incarnation) end() {
 	}
 	in.workers.Wait()
 	if in.source != nil {
-		if err := in.source.Close(); err != nil {
+		if err := protect(in.source.Close); err != nil {
 			in.log.Debug("closing the source", "cause", err.Error())
 		}
 	}

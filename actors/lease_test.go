@@ -445,3 +445,45 @@ func TestFencingIsChecked(t *testing.T) {
 		t.Error("no code")
 	}
 }
+
+// Two processes with one owner id by mistake pass the fence both, and the journal tells them apart: one ends, and leaves the lease to the other.
+func TestTwinsWithOneOwnerID(t *testing.T) {
+	t.Parallel()
+	plan := parse(t, wideFlow)
+	in := randomInput(seeded(t, 67), 2, 60)
+	want := plainLoop(t, plan, in, 7)
+	synctest.Test(t, func(t *testing.T) {
+		a := newRig(t, plan, input{nil, nil}, awake)
+		a.drip(in, 700*time.Millisecond)
+		b := newRig(t, plan, nil)
+		b.journal, b.cfg.Journal, b.log, b.cfg.Source = a.journal, a.journal, a.log, a.log
+		var ends [2]error
+		var done sync.WaitGroup
+		for i, r := range []*rig{a, b} {
+			r.fence("same")
+			r.cfg.MaxRecords = int64(in.total())
+			done.Go(func() {
+				<-time.After(time.Duration(i) * 300 * time.Millisecond)
+				_, ends[i] = Run(context.Background(), r.cfg)
+			})
+		}
+		done.Wait()
+		lost := ends[0]
+		if lost == nil {
+			lost = ends[1]
+		}
+		if (ends[0] == nil) == (ends[1] == nil) || !codes.Has(lost, codes.JournalConflict) || !strings.Contains(lost.Error(), `the owner "same" of run "run"`) {
+			t.Fatalf("%v and %v", ends[0], ends[1])
+		}
+		header := control.RunHeader{RunID: "run", Fingerprint: plan.Fingerprint, Source: "log", Partitions: []int32{0, 1}}
+		l, err := a.journal.Acquire(context.Background(), control.StreamLease("run"), "reader", testTTL)
+		if err != nil {
+			t.Fatalf("the winner did not give the lease back: %v", err)
+		}
+		state, err := a.journal.Under(l).OpenRun(context.Background(), header)
+		if !codes.Has(err, codes.RunFinished) || l.Token != 2 {
+			t.Fatalf("%v, token %d", err, l.Token)
+		}
+		a.compare(resultOf(state, header.Partitions, nil), want)
+	})
+}

@@ -472,6 +472,10 @@ func (s *supervisor) finish() {
 	switch {
 	case s.killed || s.gone || s.lease.IsZero() && lease == nil:
 		s.close()
+	case lease != nil && codes.Has(s.stop, codes.JournalConflict):
+		// Whoever commits passes the fence too: a process with our owner id, which the lease is left to.
+		shell.Send(s.lease, toLease(dropLease{}))
+		s.close()
 	case s.lease.IsZero():
 		// Its actor has failed.
 		s.phase = releasing
