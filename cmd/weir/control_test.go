@@ -193,6 +193,8 @@ func TestMigratePrintsSQL(t *testing.T) {
 		t.Errorf("%.500s", sql)
 	}
 	dir := t.TempDir()
+	refused(t, dir, 2, []string{"--print"}, "migrate", "--print", "--store", "sqlite:weir.db")
+	refused(t, dir, 5, []string{"STORE_UNAVAILABLE"}, "migrate", "--print", "--store", "postgres://weir@127.0.0.1:1/weir")
 	must(t, dir, "migrate", "--store", "sqlite:weir.db")
 	if missing(filepath.Join(dir, "weir.db")) {
 		t.Error("no store was made")

@@ -349,7 +349,11 @@ func TestMigrateDigests(t *testing.T) {
 		run(t, super, `INSERT INTO weir.journal (run_id, fingerprint, source, source_id, source_group, status, epoch, watermark, created) VALUES ('run', 'f', 's', '', '', 'OPEN', 1, 0, now())`)
 		run(t, super, `INSERT INTO weir.checkpoint_blobs (run, partition, name, data) SELECT id, 0, convert_to('n' || i, 'UTF8'), convert_to(repeat('x', 100000 * i), 'UTF8') FROM weir.journal, generate_series(0, 3) AS i`)
 		if printed {
-			if err := execScript(t.Context(), db.Super, MigrationSQL(before)); err != nil {
+			text, err := PendingSQL(t.Context(), db.Super)
+			if err != nil || text != MigrationSQL(before) {
+				t.Fatalf("what is left to do: %v", err)
+			}
+			if err := execScript(t.Context(), db.Super, text); err != nil {
 				t.Fatal(err)
 			}
 		} else if applied, err := Migrate(t.Context(), db.Super); err != nil || len(applied) != Version()-before {
@@ -357,6 +361,10 @@ func TestMigrateDigests(t *testing.T) {
 		}
 		if err := CheckSchema(t.Context(), db.Super); err != nil {
 			t.Error(err)
+		}
+		// With nothing left to do, the script does nothing.
+		if text, err := PendingSQL(t.Context(), db.Super); err != nil || execScript(t.Context(), db.Super, text) != nil {
+			t.Errorf("up to date: %v", err)
 		}
 		if n := one[int](t, super, `SELECT count(*) FROM weir.checkpoint_blobs WHERE digest = sha256(data)`); n != 4 {
 			t.Errorf("%d of 4 digests", n)

@@ -151,6 +151,24 @@ func script(ctx context.Context, tx pgx.Tx, text string) error {
 	return err
 }
 
+// PendingSQL is what Migrate would run on a database, as a script for psql. It changes nothing; StoreNewer as Migrate.
+func PendingSQL(ctx context.Context, url string) (string, error) {
+	name := redacted(url)
+	conn, err := connect(ctx, url, name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // it has only read
+	at, err := schemaVersion(ctx, conn)
+	switch {
+	case err != nil && !codes.Has(err, codes.StoreOlder):
+		return "", fail(ctx, name, "schema check", err)
+	case at > Version():
+		return "", newer(name, at)
+	}
+	return MigrationSQL(at), nil
+}
+
 // CheckSchema says whether the schema of a database is the one that this package needs: StoreOlder, StoreNewer or nil.
 func CheckSchema(ctx context.Context, url string) error {
 	name := redacted(url)
