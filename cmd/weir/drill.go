@@ -21,9 +21,6 @@ type drillOptions struct {
 	keep   bool
 }
 
-// wrapDrill lets a test change a drill.
-var wrapDrill func(*drills.Config)
-
 func (a *app) drillCommand() *cobra.Command {
 	var o drillOptions
 	cmd := &cobra.Command{
@@ -49,6 +46,7 @@ func (a *app) drillCommand() *cobra.Command {
 	f.StringVar(&o.Brokers, "brokers", "", "broker addresses, HOST:PORT, separated by commas (default: an embedded broker in its own process)")
 	f.StringVar(&o.TopicPrefix, "topic-prefix", "weir-drill", "start of the names of the topics that are made")
 	f.DurationVar(&o.TTL, "ttl", 6*time.Second, "lease of the parts with an owner and a next one; the many-failpoints parts take 2 s, or this if it is shorter")
+	f.DurationVar(&o.Grace, "grace", time.Second, "added to every bound on time, for a machine that does much else")
 	f.Int64Var(&o.Records, "records", 0, "run the long drill, over a generated topic of this many records")
 	f.Int32Var(&o.Partitions, "partitions", 4, "with --records: partitions of the topic")
 	f.IntVar(&o.Faults, "faults", 12, "with --records: failpoints that kill; half as many stop")
@@ -66,6 +64,8 @@ func (o *drillOptions) check() error {
 		return usagef("--records must be at least 1000: every failpoint needs its share")
 	case o.Brokers != "" && addresses(o.Brokers) == nil:
 		return usagef("--brokers %q has an empty address: write HOST:PORT, separated by commas", o.Brokers)
+	case o.Grace <= 0:
+		return usagef("--grace must be more than 0, not %s", o.Grace)
 	case o.TTL < 2*minTTL || o.TTL > time.Hour:
 		return codes.New(codes.ConfigInvalid, "--ttl %s is not between %s and 1h", o.TTL, 2*minTTL)
 	}
@@ -91,8 +91,11 @@ func (a *app) drill(ctx context.Context, o drillOptions) error {
 	if !a.json {
 		o.OnCheck = func(c drills.Check) { a.printf("%s\n", printable(c.String())) }
 	}
-	if wrapDrill != nil {
-		wrapDrill(&o.Config)
+	o.OnStart = func(end func()) {
+		a.cleanUp = func() {
+			end()
+			os.RemoveAll(o.Dir)
+		}
 	}
 	report, err := drills.Run(ctx, o.Config)
 	if !o.keep {

@@ -2,7 +2,12 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -46,7 +51,7 @@ func TestDrill(t *testing.T) {
 	for name, store := range drillStores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, report := runDrill(t, store(t), nil)
+			code, report := runDrill(t, store(t), nil, "--grace", "10s") // other tests run beside it
 			if code != 0 || len(failed(report)) > 0 {
 				t.Errorf("exit %d, failed:\n%s", code, strings.Join(failed(report), "\n"))
 			}
@@ -80,4 +85,57 @@ func TestLongDrill(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestADrillThatIsInterrupted leaves no process behind, whether it is asked once or twice.
+func TestADrillThatIsInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, times := range []int{1, 2} {
+		t.Run(fmt.Sprint(times), func(t *testing.T) {
+			t.Parallel()
+			tmp := t.TempDir()
+			p := startLogged(t, t.TempDir(), "drill", []string{"TMPDIR=" + tmp}, "drill", "--ttl", "30s", "--only", "owners,kill")
+			p.await(t, "an owner", func() bool { return strings.Contains(p.said(t), "owners.01") })
+			children := childrenOf(t, p.Process.Pid)
+			if len(children) < 2 {
+				t.Fatalf("the drill has the processes %v:\n%s", children, p.said(t))
+			}
+			for range times {
+				p.Process.Signal(os.Interrupt)
+			}
+			if code := p.end(t); code != 130 {
+				t.Errorf("exit %d:\n%s", code, p.said(t))
+			}
+			for _, pid := range children {
+				if err := syscall.Kill(pid, 0); err == nil {
+					t.Errorf("process %d is left behind", pid)
+				}
+			}
+			if left, _ := os.ReadDir(tmp); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// childrenOf are the processes that a process has started.
+func childrenOf(t *testing.T, pid int) (out []int) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/stat")
+	needs(t, err == nil && len(all) > 0, "/proc, to find the processes of a drill")
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		if len(fields) > 1 && fields[1] == fmt.Sprint(pid) {
+			id, err := strconv.Atoi(strings.Split(file, "/")[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, id)
+		}
+	}
+	return out
 }

@@ -32,6 +32,8 @@ type Config struct {
 	TopicPrefix string
 	// TTL of the leases of the owners and kill parts. Defaults to 6 s. ShortTTL is that of all others; defaults to 2 s.
 	TTL, ShortTTL time.Duration
+	// Grace is what is added to every bound on time. Defaults to 1 s, which is a promise; a machine that does much else needs more.
+	Grace time.Duration
 	// Records, when above 0, is the long drill with so many records, over Partitions (defaults to 4), with so many Faults (defaults to 12).
 	Records    int64
 	Partitions int32
@@ -43,6 +45,8 @@ type Config struct {
 	Logger  *slog.Logger
 	// Only, unless empty, are the parts to run.
 	Only []string
+	// OnStart, unless nil, is given what ends every process at once, for a drill that is itself ended at once.
+	OnStart func(end func())
 }
 
 func (c *Config) defaults() {
@@ -51,6 +55,9 @@ func (c *Config) defaults() {
 	}
 	if c.ShortTTL == 0 {
 		c.ShortTTL = min(c.TTL, 2*time.Second)
+	}
+	if c.Grace == 0 {
+		c.Grace = time.Second
 	}
 	if c.TopicPrefix == "" {
 		c.TopicPrefix = "weir-drill"
@@ -92,6 +99,9 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	d.report = Report{Records: cfg.Records, TTL: cfg.TTL, Figures: map[string]float64{}}
 	if err := Supported(); err != nil {
 		return &d.report, err
+	}
+	if cfg.OnStart != nil {
+		cfg.OnStart(d.fleet.end)
 	}
 	err := d.run(ctx)
 	d.fleet.end()
@@ -142,7 +152,7 @@ func (d *drill) prepare(ctx context.Context) error {
 		}
 	}
 	d.report.Brokers = d.brokers
-	return nil
+	return d.answers(ctx)
 }
 
 // layOut writes the flow that the processes run.

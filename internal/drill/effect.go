@@ -127,8 +127,8 @@ func (p *part) effect(ctx context.Context) error {
 		return err
 	}
 	if p.kind != control.StoreSQLite {
-		took, most := time.Since(stopped), p.ttl+p.ttl/2+grace
-		p.promise(took <= most, "B takes over within ttl, the server's time-out for idle transactions and a second", "%s, at most %s", took.Round(time.Millisecond), most)
+		took, most := time.Since(stopped), p.ttl+p.ttl/2+p.Grace
+		p.promise(took <= most, "B takes over within ttl, the server's time-out for idle transactions and "+p.Grace.String(), "%s, at most %s", took.Round(time.Millisecond), most)
 		p.figure("takeover_after_stop_in_transaction", took)
 	}
 	if _, err := p.committed(ctx, b, goldenRecords); err != nil {
@@ -161,7 +161,7 @@ func (p *part) follows(ctx context.Context, b *process, before control.RunState)
 
 // heldUp: while A stands still with the file locked, nobody takes over and nothing is lost.
 func (p *part) heldUp(ctx context.Context, before control.RunState) error {
-	timer := time.NewTimer(p.ttl + grace)
+	timer := time.NewTimer(p.ttl + time.Second)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

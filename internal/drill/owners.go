@@ -14,9 +14,6 @@ const (
 	copiesAfter  = goldenTimes - copiesBefore - copiesDuring
 )
 
-// grace is what a loaded machine may add to a bound on time.
-const grace = time.Second
-
 // owners: an intruder is refused; the owner stalls, its lease runs out, the next one goes on from its last commit; it wakes and is refused.
 func (p *part) owners(ctx context.Context) error {
 	t, err := p.newTopic(ctx, p.name, goldenPartitions)
@@ -98,7 +95,7 @@ func (p *part) stall(ctx context.Context, t *topic, a *process, before control.R
 	began := taken.Until.Add(-p.ttl)
 	p.promise(taken.Token == 2 && taken.Owner != stalled.Owner, "the lease goes from A to B, token 1 to 2", "token %d to %d", stalled.Token, taken.Token)
 	p.promise(!began.Before(stalled.Until), "B does not take the lease before it has run out", "it ran out at %s, B's term began at %s, by the store's clock", hms(stalled.Until), hms(began))
-	p.promise(began.Sub(stalled.Until) <= grace, "B takes over within a second of the expiry", "%s after it", began.Sub(stalled.Until).Round(time.Millisecond))
+	p.promise(began.Sub(stalled.Until) <= p.Grace, "B takes over within "+p.Grace.String()+" of the expiry", "%s after it", began.Sub(stalled.Until).Round(time.Millisecond))
 	p.figure("takeover_after_stall", began.Sub(stalled.Until))
 	now, err := p.committed(ctx, b, (copiesBefore+copiesDuring)*goldenArrivals)
 	if err != nil {
@@ -218,7 +215,7 @@ func (p *part) after(ctx context.Context, b2 *process, killed time.Time) error {
 		return err
 	}
 	took := time.Since(killed)
-	p.promise(took <= p.ttl+grace, "the first commit comes at most ttl + 1 s after the kill", "%s after it, ttl %s", took.Round(time.Millisecond), p.ttl)
+	p.promise(took <= p.ttl+p.Grace, "the first commit comes at most ttl + "+p.Grace.String()+" after the kill", "%s after it, ttl %s", took.Round(time.Millisecond), p.ttl)
 	p.figure("first_commit_after_kill", took)
 	if err := p.resumed(ctx, c, "C", left); err != nil {
 		return err

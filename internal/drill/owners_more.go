@@ -55,7 +55,7 @@ func (p *part) handover(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(told)
-	p.promise(took <= grace, "B owns the run within a second of the owner being told to end", "%s", took.Round(time.Millisecond))
+	p.promise(took <= p.Grace, "B owns the run within "+p.Grace.String()+" of the owner being told to end", "%s", took.Round(time.Millisecond))
 	p.promise(taken.Until.Add(-p.ttl).Before(held.Until), "B does not wait for the lease to run out", "it would have run out at %s, B's term began at %s", hms(held.Until), hms(taken.Until.Add(-p.ttl)))
 	p.figure("planned_handover", took)
 	if err := a.wait(ctx, patience); err != nil {

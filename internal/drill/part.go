@@ -69,10 +69,16 @@ func (d *drill) planned() []plan {
 
 // parts runs all parts side by side.
 func (d *drill) parts(ctx context.Context) error {
+	all := d.planned()
+	for _, name := range d.Only {
+		if !slices.ContainsFunc(all, func(one plan) bool { return one.name == name }) {
+			return codes.New(codes.ConfigInvalid, "the drill has no part %q", name)
+		}
+	}
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
-	for _, one := range d.planned() {
+	for _, one := range all {
 		group.Go(func() {
 			if err := d.play(ctx, one); err != nil {
 				mu.Lock()

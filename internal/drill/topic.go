@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/internal/fixture"
 	"github.com/weirstream/weir/record"
@@ -49,6 +51,21 @@ func (d *drill) startBroker(ctx context.Context) (string, error) {
 		return "", codes.New(codes.BrokerUnreachable, "the embedded broker does not start: %w; it said %s", err, tail(p.said()))
 	}
 	return ready.Listening, nil
+}
+
+// answers makes sure that a broker is there before anything is judged.
+func (d *drill) answers(ctx context.Context) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(d.brokers, ",")...), kgo.DisableClientMetrics())
+	if err != nil {
+		return codes.New(codes.BrokerUnreachable, "the brokers %s: %w", d.brokers, err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := client.Ping(ctx); err != nil {
+		return codes.New(codes.BrokerUnreachable, "no broker answered at %s: %w", d.brokers, err)
+	}
+	return nil
 }
 
 // topics makes the topics of the parts.
