@@ -9,8 +9,12 @@
 //   - Fenced is one statement, a function: lock, verify, effects, commit. Everything arrives before anything is locked, so a client that is
 //     stopped or cut off while it sends holds up nobody. More than BulkRows publications are copied before the lease is locked, verified
 //     and the transaction committed; nothing of them can be seen until then.
+//   - A commit under a lease (Under) holds and verifies it in its first round trip, beside the run's row, and writes and commits in its second.
+//     The run remembers the highest token: after the leases of the store have gone back nobody writes to it.
+//   - Everybody locks the lease's row before any other. Snapshots and pointers wait for no commit, and no commit for them.
 //   - Server-side time-outs of at most half a term bound how long a client that stops in the middle of a transaction, or queues for a lock,
-//     can be in the way. They are set on every connection, and verified; so is synchronous_commit.
+//     can be in the way. They are set on every connection, and verified; so is synchronous_commit. What they do not see, a client that stops in
+//     the middle of a message, is ended by the next owner.
 //   - A write whose answer is lost is unknown, not failed: StoreUnavailable, which is not a refusal. A deadlock or a serialisation failure
 //     has certainly left nothing and is tried again, a bounded number of times.
 //
