@@ -122,7 +122,7 @@ func TestHistoryAndStreamAreTheWholeStream(t *testing.T) {
 				same(t, fmt.Sprintf("seed %d: batch alone", seed), batch.rows, whole.rows)
 
 				splits := []int{0, 1, len(log) - 1, len(log)}
-				for range 40 {
+				for range 20 {
 					splits = append(splits, rng.IntN(len(log)+1))
 				}
 				for _, split := range splits {
