@@ -1,7 +1,6 @@
 # make test    every test, with what it needs; a line for each thing skipped, and a count
 # make lint    gofmt, go vet, staticcheck, tidy, generated docs
 # make bench   the ratios of docs/performance.md
-# make bench-control   the stores of the control plane beside bare statements
 # make fuzz    every fuzz target for FUZZTIME (default 10s)
 GO       ?= go
 PKG      ?= ./...
@@ -9,7 +8,7 @@ TESTARGS ?= -shuffle=on
 FUZZTIME ?= 10s
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test race lint bench bench-control fuzz docs build
+.PHONY: test race lint bench fuzz docs build
 
 build:
 	$(GO) build -trimpath -o bin/weir ./cmd/weir
@@ -29,12 +28,11 @@ lint:
 docs:
 	$(GO) run ./internal/gendocs/cmd
 
+# One after the other: what runs beside a benchmark is measured with it.
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./internal/bench
-
-# The stores of the control plane beside bare statements on the same server.
-bench-control:
-	$(GO) test -run '^$$' -bench . -timeout 30m ./control/sqlite ./control/postgres
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./control/postgres
+	$(GO) test -run '^$$' -bench . -timeout 30m ./control/sqlite
 
 fuzz:
 	@set -e; for p in $$($(GO) list ./...); do \
