@@ -13,6 +13,13 @@ import (
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	b := start(t, devbroker.Config{})
+	boundsOf(t, b)
+	_, _, err := newSource(t, b.config("nothing-here")).Bounds(t.Context())
+	wantCode(t, err, codes.TopicMissing, "nothing-here")
+}
+
+func boundsOf(t *testing.T, b *bench) {
+	t.Helper()
 	topic := b.topic(t, 3, nil)
 	produce(t, b.write, topic, 0, values(5)...)
 	produce(t, b.write, topic, 2, values(4)...)
@@ -32,6 +39,4 @@ func TestBounds(t *testing.T) {
 			t.Errorf("partition %d is %v, want %v", p, bounds[p], w)
 		}
 	}
-	_, _, err = newSource(t, b.config("nothing-here")).Bounds(t.Context())
-	wantCode(t, err, codes.TopicMissing, "nothing-here")
 }
