@@ -52,19 +52,38 @@ func (l *lane) push(b record.Batch, size int) int {
 		l.put(&part{batch: b, records: int64(n), bytes: int64(b.Bytes), first: firstOf(b)})
 		return 1
 	}
-	pieces := (n + size - 1) / size
+	ends := pieceEnds(b.Records, size)
+	pieces := len(ends)
 	release := shareRelease(b.Release, pieces)
-	bytesLeft := b.Bytes
-	for i := range pieces {
-		piece := record.Batch{Partition: b.Partition, Records: b.Records[i*size : min((i+1)*size, n)], Next: b.Next, Release: release}
+	bytesLeft, from := b.Bytes, 0
+	for i, end := range ends {
+		piece := record.Batch{Partition: b.Partition, Records: b.Records[from:end], Next: b.Next, Release: release}
 		piece.Bytes = bytesLeft / (pieces - i)
 		bytesLeft -= piece.Bytes
+		from = end
 		if i < pieces-1 {
 			piece.Next = piece.Records[len(piece.Records)-1].Position.Next()
 		}
 		l.put(&part{batch: piece, records: int64(len(piece.Records)), bytes: int64(piece.Bytes), first: firstOf(piece)})
 	}
 	return pieces
+}
+
+// pieceEnds cuts records into pieces of at most size, but an aggregate, whose records share a position, stays whole whatever its size.
+func pieceEnds(records []record.Record, size int) []int {
+	var ends []int
+	for from := 0; from < len(records); {
+		end := min(from+size, len(records))
+		for end > from && end < len(records) && records[end].Sub > 0 {
+			end--
+		}
+		if end == from { // longer than a piece
+			for end = from + 1; end < len(records) && records[end].Sub > 0; end++ {
+			}
+		}
+		ends, from = append(ends, end), end
+	}
+	return ends
 }
 
 func firstOf(b record.Batch) record.Position {

@@ -212,11 +212,16 @@ func (r *readerActor) take(b *record.Batch) error {
 		return nil
 	}
 	if left := r.limit - r.taken; r.limit > 0 && int64(len(b.Records)) > left {
-		b.Records = b.Records[:left]
-		b.Next = b.Records[left-1].Position.Next()
+		for left < int64(len(b.Records)) && b.Records[left].Sub > 0 {
+			left++ // an aggregate stays whole
+		}
+		if left < int64(len(b.Records)) {
+			b.Records = b.Records[:left]
+			b.Next = b.Records[left-1].Position.Next()
+		}
 	}
 	r.taken += int64(len(b.Records))
-	r.exhausted = r.limit > 0 && r.taken == r.limit
+	r.exhausted = r.limit > 0 && r.taken >= r.limit
 	r.aside += l.push(*b, r.in.cfg.partSize())
 	return nil
 }

@@ -33,8 +33,11 @@ func (m *Machine) deliver(b *record.Batch, eff *Effects) error {
 			m.ahead.read(b.Records[i:min(i+lookahead, len(b.Records))])
 		}
 		m.read = &m.ahead.records[i%lookahead]
-		if r.Position.Cmp(m.next) < 0 {
+		if r.Position.Cmp(m.next) < 0 && !(i > 0 && r.Sub > 0 && r.Position == b.Records[i-1].Position) {
 			return m.internal("position %s was delivered after %s", r.Position, m.next)
+		}
+		if r.Sub > 0 && (i == 0 || r.Position != b.Records[i-1].Position || r.Sub != b.Records[i-1].Sub+1) {
+			return m.internal("part %d of the record at %s was delivered without the part before it", r.Sub, r.Position)
 		}
 		m.next = r.Position.Next()
 		if err := m.record(r, eff); err != nil {

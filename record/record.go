@@ -16,6 +16,9 @@ const (
 type Record struct {
 	// Position is where the record stands in its partition.
 	Position Position
+	// Sub numbers the records that one record of the log carries (an aggregate), from 0; they share its position. A batch never
+	// tears them apart: a position cannot stand between them.
+	Sub uint32
 	// Arrival is the log's own timestamp of the record, or NoTime.
 	Arrival EventTime
 	// Key is nil when the record has none.
