@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,22 +62,25 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (checkpoint.Info, error) {
 }
 
 // putParts writes a blob of several parts, as they are read, in one transaction. Its errors have codes, so that it is not tried again: what was
-// read cannot be read again.
+// read cannot be read again. The name, which others may wait for, is locked in the flush that commits.
 func (s *Store) putParts(ctx context.Context, conn *pgx.Conn, in *input, first, next []byte) (modified time.Time, err error) {
-	fail := func(err error) (time.Time, error) { return modified, s.db.Fail(ctx, "write a blob", err) }
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		return fail(err)
-	}
-	defer func() { _ = tx.Rollback(ctx) }() // after a commit it does nothing; and if it fails, the connection is gone, and the transaction with it
+	defer func() {
+		if err != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
+			_, _ = conn.Exec(ctx, "ROLLBACK") // if it fails, the connection is gone, and the transaction with it
+		}
+		err = s.db.Fail(ctx, "write a blob", err)
+	}()
 	var blob int64
-	err = tx.QueryRow(ctx, `SELECT nextval('weir.blob_numbers'), set_config('idle_in_transaction_session_timeout', $1, true)`, fmt.Sprint(patience.Milliseconds())).Scan(&blob, nil)
-	if err != nil {
-		return fail(err)
+	begin, end := &pgx.Batch{}, &pgx.Batch{}
+	begin.Queue("BEGIN")
+	begin.Queue(`SELECT nextval('weir.blob_numbers'), set_config('idle_in_transaction_session_timeout', $1, true)`, strconv.FormatInt(patience.Milliseconds(), 10)).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&blob, nil) })
+	if err := conn.SendBatch(ctx, begin).Close(); err != nil {
+		return modified, err
 	}
 	for part := 0; len(first) > 0; part++ {
-		if _, err := tx.Exec(ctx, insertPart, blob, part, first); err != nil {
-			return fail(err)
+		if _, err := conn.Exec(ctx, insertPart, blob, part, first); err != nil {
+			return modified, err
 		}
 		first, next = next, nil
 		if len(first) == partSize {
@@ -85,13 +89,10 @@ func (s *Store) putParts(ctx context.Context, conn *pgx.Conn, in *input, first, 
 			}
 		}
 	}
-	if err := tx.QueryRow(ctx, `SELECT weir.name_blob($1, $2, $3)`, blob, in.hash.Sum(nil), in.size).Scan(&modified); err != nil {
-		return fail(err)
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return fail(err)
-	}
-	return modified, nil
+	end.Queue(`SELECT weir.name_blob($1, $2, $3)`, blob, in.hash.Sum(nil), in.size).QueryRow(func(row pgx.Row) error { return row.Scan(&modified) })
+	end.Queue("COMMIT")
+	err = conn.SendBatch(ctx, end).Close()
+	return modified, err
 }
 
 // input cuts what is read into parts.
