@@ -250,6 +250,11 @@ func (g *GC) sweep(ctx context.Context, out *Collected, do remover, now time.Tim
 			return err
 		}
 	}
+	return g.setAside(ctx, out, do, old, named)
+}
+
+// setAside sets aside what is old and not named.
+func (g *GC) setAside(ctx context.Context, out *Collected, do remover, old []Info, named map[string]bool) error {
 	for _, i := range old {
 		if named[i.Name] {
 			continue

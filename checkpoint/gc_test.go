@@ -326,7 +326,7 @@ func (w *world) settleShort(t *testing.T) (bad []string) {
 func TestCollectorSaverCollector(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []time.Duration{0, checkpoint.MaxSave / 2} {
-		for inner := 1; inner <= 14; inner += 3 {
+		for inner := 1; inner <= 14; inner += 4 {
 			t.Run(fmt.Sprintf("step %d, %s", inner, wait), func(t *testing.T) {
 				t.Parallel()
 				stoppedCollector(t, func(w *world) {
@@ -350,7 +350,7 @@ func TestCollectorSaverCollector(t *testing.T) {
 func TestStoppedCollectorGoesOnWithinASave(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []time.Duration{0, checkpoint.MaxSave - time.Second} {
-		for first := 1; first <= 30; first += 2 {
+		for first := 1; first <= 30; first += 3 {
 			t.Run(fmt.Sprintf("step %d, %s", first, wait), func(t *testing.T) {
 				t.Parallel()
 				for inner := 1; ; inner++ {
@@ -446,7 +446,7 @@ func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := controltest.NewMemory()
 		err := checkpoint.Hold(t.Context(), store, "name", "me", 0, func(ctx context.Context, l control.Lease) error {
-			time.Sleep(10 * checkpoint.DefaultTTL)
+			<-time.After(10 * checkpoint.DefaultTTL)
 			if info, ok, err := store.LookupLease(ctx, "name"); err != nil || !ok || !info.Valid || info.Token != l.Token {
 				t.Errorf("after ten times the ttl: %+v, %v, %v", info, ok, err)
 			}

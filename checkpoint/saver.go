@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -62,9 +63,21 @@ func (s *Saver) now() time.Time {
 //
 // When only the dropping of older checkpoints failed, the error comes with the pointer, which stands.
 func (s *Saver) Save(ctx context.Context, l control.Lease, runID string) (control.Pointer, error) {
-	began := s.now()
-	ctx, cancel := context.WithTimeout(ctx, MaxSave)
+	limited, cancel := context.WithTimeout(ctx, MaxSave)
 	defer cancel()
+	p, err := s.save(limited, l, runID)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && limited.Err() != nil {
+		err = tooSlow(runID)
+	}
+	return p, err
+}
+
+func tooSlow(runID string) error {
+	return codes.New(codes.LimitReached, "a checkpoint of run %q took more than %s, and would race the clean-up; what was written is used by the next one", runID, MaxSave)
+}
+
+func (s *Saver) save(ctx context.Context, l control.Lease, runID string) (control.Pointer, error) {
+	began := s.now()
 	storeID, err := CheckOwner(ctx, s.Store, s.Blobs)
 	if err != nil {
 		return control.Pointer{}, err
@@ -73,11 +86,24 @@ func (s *Saver) Save(ctx context.Context, l control.Lease, runID string) (contro
 	if err != nil {
 		return control.Pointer{}, err
 	}
+	m, stands, written, err := s.copy(ctx, storeID, runID, kept)
+	if err != nil || stands != nil {
+		return pointerOr(stands), err
+	}
+	p, err := s.publish(ctx, m, written, began, l)
+	if err != nil {
+		return control.Pointer{}, err
+	}
+	return p, s.drop(ctx, l, append(kept, p))
+}
+
+// copy brings the state of the run as it stands at one moment to the blobs, and says what the manifest of it is. If that epoch has a checkpoint
+// already it is that one.
+func (s *Saver) copy(ctx context.Context, storeID, runID string, kept []control.Pointer) (m *Manifest, stands *control.Pointer, written int64, err error) {
 	c := copier{blobs: s.Blobs, writers: s.Writers}
 	if c.writers < 1 {
 		c.writers = DefaultWriters
 	}
-	var m *Manifest
 	err = s.Store.Snapshot(ctx, runID, func(v control.JournalView) error {
 		state := v.State()
 		if state.Epoch == 0 {
@@ -85,24 +111,16 @@ func (s *Saver) Save(ctx context.Context, l control.Lease, runID string) (contro
 		}
 		for _, p := range kept {
 			if p.Epoch == state.Epoch {
-				c.stands = &p
+				stands = &p
 				return nil
 			}
 		}
-		m, err = newManifest(storeID, s.Plan, state)
-		if err != nil {
+		if m, err = newManifest(storeID, s.Plan, state); err != nil {
 			return err
 		}
 		return c.copy(ctx, v, m)
 	})
-	if err != nil || c.stands != nil {
-		return pointerOr(c.stands), err
-	}
-	p, err := s.publish(ctx, m, c.written, began, l)
-	if err != nil {
-		return control.Pointer{}, err
-	}
-	return p, s.drop(ctx, l, append(kept, p))
+	return m, stands, c.written, err
 }
 
 func pointerOr(p *control.Pointer) control.Pointer {
@@ -143,9 +161,8 @@ func (s *Saver) publish(ctx context.Context, m *Manifest, written int64, began t
 	if err != nil {
 		return control.Pointer{}, err
 	}
-	if took := s.now().Sub(began); took > MaxSave {
-		return control.Pointer{}, codes.New(codes.LimitReached, "the checkpoint of run %q at epoch %d took %s, and more than %s would race the clean-up; what was written is used by the next one",
-			m.RunID, m.Epoch, took.Round(time.Second), MaxSave)
+	if s.now().Sub(began) > MaxSave {
+		return control.Pointer{}, tooSlow(m.RunID)
 	}
 	p := control.Pointer{RunID: m.RunID, Epoch: m.Epoch, Manifest: info.Name, Hash: m.Hash(), Fingerprint: m.Flow.Fingerprint, Token: l.Token, NewBytes: written + info.Size}
 	p.Blobs, p.Bytes = m.Size()
@@ -182,7 +199,6 @@ type copier struct {
 	blobs   Blobs
 	writers int
 	written int64
-	stands  *control.Pointer
 }
 
 // copy fills the manifest's partitions in, and writes every blob that is not there.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirstream/weir/actors"
@@ -69,6 +71,55 @@ func TestRestoredIsWhatWasSaved(t *testing.T) {
 	if bad := w.damaged(t); len(bad) > 0 {
 		t.Error(bad)
 	}
+}
+
+// What decides about lateness is part of the checkpoint: a restored run calls the same records late.
+func TestLatenessIsRestored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.feed(t, 100, 7)
+	p := w.save(t)
+	if _, err := w.restorer().Restore(t.Context(), w.runID, p.Epoch, "ticks-2"); err != nil {
+		t.Fatal(err)
+	}
+	restored := w.restored(t, "ticks-2")
+	for n, m := range w.machines {
+		for _, m := range []*partitions.Machine{m, restored[n]} {
+			w := m.Watermark()
+			if w == record.NoTime || w != restored[n].Watermark() {
+				t.Errorf("partition %d: watermark %s, restored %s", n, w, restored[n].Watermark())
+			}
+			late := record.Record{Position: m.Next(), Arrival: record.NoTime, Value: []byte(`{"id":"late","key":"k1","at":1000001,"x":1}`)}
+			again := record.Record{Position: m.Next().Next(), Arrival: record.NoTime, Value: []byte(fmt.Sprintf(`{"id":"%d-99","key":"k1","at":1004950,"x":1}`, n))}
+			var eff partitions.Effects
+			b := &record.Batch{Partition: n, Records: []record.Record{late, again}, Next: again.Position.Next()}
+			if err := m.Step(partitions.Deliver{Batch: b}, &eff); err != nil {
+				t.Fatal(err)
+			}
+			if c := m.Counts(); c.Late != 1 || c.Duplicates != 1 || c.Records != 102 {
+				t.Errorf("partition %d: %+v", n, c)
+			}
+		}
+	}
+}
+
+// A save that the clock of the machine ends, not that of the test.
+func TestSaveThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.feed(t, 30, 3)
+		w.blobs.Hook = func(string) error {
+			<-time.After(4 * time.Minute)
+			return nil
+		}
+		_, err := w.saver().Save(t.Context(), w.lease, w.runID)
+		refusedWith(t, "a slow disk", err, codes.LimitReached, "10m")
+		w.blobs.Hook = nil
+		if w.save(t); len(w.damaged(t)) > 0 {
+			t.Error(w.damaged(t))
+		}
+	})
 }
 
 func (w *world) rows(t testing.TB, runID string, n int32) string {

@@ -62,6 +62,11 @@ func (a *app) showCollected(k kept, c *checkpoint.Collected, applied bool) error
 			"brought_back": volume(sizeOfAside(c.BroughtBack)), "waiting": volume(sizeOfAside(c.Waiting)), "standing": c.Standing, "referenced": c.Referenced, "left_alone": strange,
 		})
 	}
+	a.printCollected(c, strange, applied)
+	return nil
+}
+
+func (a *app) printCollected(c *checkpoint.Collected, strange []string, applied bool) {
 	would := ""
 	if !applied {
 		would = "would be "
@@ -87,7 +92,6 @@ func (a *app) showCollected(k kept, c *checkpoint.Collected, applied bool) error
 	if !applied {
 		a.notice("weir: nothing was changed; --apply does it\n")
 	}
-	return nil
 }
 
 func pointers(all []control.Pointer) []any {

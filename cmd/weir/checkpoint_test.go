@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/checkpoint"
 	"github.com/weirstream/weir/control/postgres"
@@ -311,4 +312,63 @@ func TestFoldersOfCheckpoints(t *testing.T) {
 	}); err != nil || blobs == 0 {
 		t.Errorf("%d blobs, %v", blobs, err)
 	}
+}
+
+// TestCleanUpOnTheCommandLine: what nobody refers to is set aside once it is old, and removed once it has been aside for long; a dry run before
+// each says so and does nothing.
+func TestCleanUpOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	s := inFolder(t)
+	blobs := filepath.Join(s.dir, "artifacts", "checkpoints", "sha256")
+	const nobodys = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881" // the hash of "x"
+	path := filepath.Join(blobs, nobodys)
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clean := func(apply, field string, want float64) {
+		t.Helper()
+		doc := parse(t, must(t, s.dir, s.on("checkpoint gc --json "+apply)...))
+		for _, f := range []string{"set_aside", "waiting", "purged", "brought_back"} {
+			n := 0.0
+			if f == field {
+				n = want
+			}
+			if doc[f].(map[string]any)["blobs"] != n {
+				t.Errorf("%s: %s %v, want %v", apply, f, doc[f], n)
+			}
+		}
+		must(t, s.dir, s.on("checkpoint verify")...)
+	}
+	clean("--apply", "set_aside", 0) // it is young
+	// All are old now; those that a checkpoint refers to stay.
+	old := time.Now().Add(-2 * time.Hour)
+	entries, err := os.ReadDir(blobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := os.Chtimes(filepath.Join(blobs, e.Name()), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clean("", "set_aside", 1)
+	clean("--apply", "set_aside", 1)
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("it stands still: %v", err)
+	}
+	clean("--apply", "waiting", 1)
+	tickets, err := os.ReadDir(filepath.Join(blobs, "aside"))
+	if err != nil || len(tickets) != 1 {
+		t.Fatal(tickets, err)
+	}
+	parts := strings.Split(tickets[0].Name(), ".")
+	earlier := fmt.Sprintf("%s.%d.%s", parts[0], old.UnixNano(), parts[2])
+	if err := os.Rename(filepath.Join(blobs, "aside", tickets[0].Name()), filepath.Join(blobs, "aside", earlier)); err != nil {
+		t.Fatal(err)
+	}
+	clean("", "purged", 1)
+	if text := must(t, s.dir, s.on("checkpoint gc --apply")...); !strings.Contains(text, "1 blobs, 1 bytes: removed for good") {
+		t.Errorf("%s", text)
+	}
+	clean("--apply", "purged", 0)
 }
