@@ -50,6 +50,7 @@ func (a *app) drillCommand() *cobra.Command {
 	f.Int64Var(&o.Records, "records", 0, "run the long drill, over a generated topic of this many records")
 	f.Int32Var(&o.Partitions, "partitions", 4, "with --records: partitions of the topic")
 	f.IntVar(&o.Faults, "faults", 12, "with --records: failpoints that kill; half as many stop")
+	f.IntVar(&o.Parallel, "parallel", 0, "parts that run at a time (default: four for each processor)")
 	f.StringVar(&o.report, "report", "", "write the report here, as canonical JSON")
 	f.BoolVar(&o.keep, "keep", false, "keep the folder with stores, results and the log of every process")
 	f.StringSliceVar(&o.Only, "only", nil, "run these parts only, such as owners or effect")
@@ -58,8 +59,8 @@ func (a *app) drillCommand() *cobra.Command {
 
 func (o *drillOptions) check() error {
 	switch {
-	case o.Records < 0 || o.Faults < 1 || o.Partitions < 1:
-		return usagef("--records must not be negative, and --faults and --partitions must be at least 1")
+	case o.Records < 0 || o.Parallel < 0 || o.Faults < 1 || o.Partitions < 1:
+		return usagef("--records and --parallel must not be negative, and --faults and --partitions must be at least 1")
 	case o.Records > 0 && o.Records < 1000:
 		return usagef("--records must be at least 1000: every failpoint needs its share")
 	case o.Brokers != "" && addresses(o.Brokers) == nil:

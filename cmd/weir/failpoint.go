@@ -39,6 +39,9 @@ const (
 // storePrefix marks the steps of the store among the failpoints.
 const storePrefix = "store:"
 
+// isStep says whether a failpoint is a step of the store.
+func isStep(name string) bool { return strings.HasPrefix(name, storePrefix) }
+
 // fault is one planned failure.
 type fault struct {
 	name, action string
@@ -58,14 +61,11 @@ type failpoints struct {
 	// base is the epoch that the process has resumed from, once it has.
 	base    uint64
 	resumed bool
-	// stopping: the process is about to stand still, and no write begins any more.
+	// stopping: the process is about to stand still, and no write begins any more. writes are under way; moving tells of changes.
 	stopping bool
+	writes   int
 	moving   *sync.Cond
 }
-
-// settle is how long a process that is about to stand still lets the writes of other threads come to their end. Without that it might hold
-// locks in the store that have nothing to do with the point at which it is to stand: a renewal of the lease, say.
-const settle = 50 * time.Millisecond
 
 // readFailpoints reads the environment. It fails with ConfigInvalid.
 func readFailpoints(out io.Writer) (*failpoints, error) {
@@ -106,7 +106,7 @@ func parseFault(entry string) (*fault, error) {
 		}
 		f.epoch, f.relative = n, relative
 	}
-	if step, store := strings.CutPrefix(name, storePrefix); store && step != "" || slices.Contains(actors.Failpoints(), actors.Failpoint(name)) {
+	if isStep(name) && name != storePrefix || slices.Contains(actors.Failpoints(), actors.Failpoint(name)) {
 		return f, nil
 	}
 	return nil, wrong("there is no failpoint of that name; there are %v and %sSTEP", actors.Failpoints(), storePrefix)
@@ -150,9 +150,6 @@ func (f *failpoints) store() func(step string) error {
 	}
 	return func(step string) error {
 		f.mu.Lock()
-		for f.stopping && step == "begin" {
-			f.moving.Wait()
-		}
 		epoch := uint64(0)
 		if f.committing {
 			epoch = f.making
@@ -170,20 +167,11 @@ func (f *failpoints) pass(name string, epoch uint64) {
 		return
 	}
 	if one.action == actStop {
-		f.stand(true)
-		defer f.stand(false)
-		time.Sleep(settle)
+		f.settle(name)
+		defer f.unsettle()
 	}
 	f.tell(one, epoch)
 	one.act()
-}
-
-// stand keeps writes from beginning, or lets them begin again.
-func (f *failpoints) stand(still bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stopping = still
-	f.moving.Broadcast()
 }
 
 func (f *failpoints) due(name string, epoch uint64) *fault {

@@ -88,7 +88,7 @@ func (a *app) handOver(ctx context.Context, b batchOptions) error {
 	if err != nil {
 		return err
 	}
-	store, err := openRunStore(ctx, runOptions{store: o.store, ttl: o.ttl}, faults.store())
+	store, err := openRunStore(ctx, runOptions{store: o.store, ttl: o.ttl}, faults)
 	if err != nil {
 		return err
 	}
@@ -100,18 +100,24 @@ func (a *app) handOver(ctx context.Context, b batchOptions) error {
 	defer a.giveBack(ctx, hold)
 	bound := plan.MemoryBound(len(mark.Partitions))
 	a.notice("weir: %s: at most %d MiB of memory for the state and buffers of %d partitions\n", printable(b.snapshot), bound.Total>>20, len(mark.Partitions))
-	cfg := handoff.Config{
-		Plan: plan, History: snapshot.New(snapshot.Config{Path: b.snapshot, Fields: snapshot.FieldsOf(plan)}), Runs: store,
-		Journal: drilled{store.Under(hold.Lease()), faults.hooks()},
-		Header:  control.RunHeader{RunID: o.run, Fingerprint: plan.Fingerprint, Source: mark.Source, SourceID: mark.SourceID, Group: o.group, Partitions: mark.Numbers()},
-		Seam:    mark.Next(), Fixed: o.at != "", Fetch: b.fetch, CommitBytes: o.commitBytes,
-		OnCommit: func(epoch uint64, records int64) { a.log.Info("committed", "epoch", epoch, "records", records) },
-	}
+	cfg := b.history(plan, mark)
+	cfg.Journal, cfg.Runs = drilled{store.Under(hold.Lease()), faults.hooks()}, store
+	cfg.OnCommit = func(epoch uint64, records int64) { a.log.Info("committed", "epoch", epoch, "records", records) }
 	r, err := handoff.FromHistory(work, cfg)
 	if err != nil {
 		return err
 	}
 	return a.handedOver(work, o, store, r, endsOf(topic), plan)
+}
+
+// history is what to take in, and where the topic goes on.
+func (b *batchOptions) history(plan *flow.Plan, mark handoff.Manifest) handoff.Config {
+	o := &b.handOver
+	return handoff.Config{
+		Plan: plan, History: snapshot.New(snapshot.Config{Path: b.snapshot, Fields: snapshot.FieldsOf(plan)}),
+		Header: control.RunHeader{RunID: o.run, Fingerprint: plan.Fingerprint, Source: mark.Source, SourceID: mark.SourceID, Group: o.group, Partitions: mark.Numbers()},
+		Seam:   mark.Next(), Fixed: o.at != "", Fetch: b.fetch, CommitBytes: o.commitBytes,
+	}
 }
 
 // acquire takes the lease of the run, at once or, standing by, when it is free.
@@ -247,7 +253,7 @@ func (a *app) dealing(ctx context.Context, plan *flow.Plan, s *kafka.Source, top
 
 // handedOver writes the manifest and says what comes next.
 func (a *app) handedOver(ctx context.Context, o *handOverOptions, store control.ControlStore, r handoff.Result, ends map[int32]record.Position, plan *flow.Plan) error {
-	j, err := handoff.Look(ctx, store, store, o.run)
+	j, err := handoff.Look(ctx, store, o.run)
 	if err != nil {
 		return err
 	}

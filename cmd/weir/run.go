@@ -111,7 +111,7 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	store, err := openRunStore(ctx, o, faults.store())
+	store, err := openRunStore(ctx, o, faults)
 	if err != nil {
 		return err
 	}

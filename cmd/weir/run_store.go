@@ -20,7 +20,7 @@ type runStore struct {
 }
 
 // openRunStore opens the store of a run: time-outs fit the ttl of its lease, and a drill may interfere at every step of a write.
-func openRunStore(ctx context.Context, o runOptions, hook func(step string) error) (*runStore, error) {
+func openRunStore(ctx context.Context, o runOptions, faults *failpoints) (*runStore, error) {
 	text, err := dereference(o.store)
 	if err != nil {
 		return nil, err
@@ -35,17 +35,20 @@ func openRunStore(ctx context.Context, o runOptions, hook func(step string) erro
 		if err != nil {
 			return nil, err
 		}
-		s, err := sqlite.Open(ctx, sqlite.Config{Path: st.Path, Now: now, Hook: hook})
+		s, err := sqlite.Open(ctx, sqlite.Config{Path: st.Path, Now: now, Hook: faults.store()})
 		if err != nil {
 			return nil, err
 		}
 		out.ControlStore = s
 	} else {
-		s, err := postgres.Open(ctx, postgres.Config{URL: text, TTL: o.ttl, Hook: hook})
+		s, err := postgres.Open(ctx, postgres.Config{URL: text, TTL: o.ttl, Hook: faults.store()})
 		if err != nil {
 			return nil, err
 		}
 		out.ControlStore, out.blobs = s, blobs.On(s)
+	}
+	if len(faults.faults) > 0 {
+		out.ControlStore = gated{out.ControlStore, faults}
 	}
 	if wrapStore != nil {
 		out.ControlStore = wrapStore(out.ControlStore)

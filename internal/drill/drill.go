@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -43,6 +44,8 @@ type Config struct {
 	// OnCheck is told of every check as soon as it is known. Calls do not overlap.
 	OnCheck func(Check)
 	Logger  *slog.Logger
+	// Parallel is how many parts run at a time. Defaults to four for each processor: they wait most of the time.
+	Parallel int
 	// Only, unless empty, are the parts to run.
 	Only []string
 	// OnStart, unless nil, is given what ends every process at once, for a drill that is itself ended at once.
@@ -55,6 +58,9 @@ func (c *Config) defaults() {
 	}
 	if c.ShortTTL == 0 {
 		c.ShortTTL = min(c.TTL, 2*time.Second)
+	}
+	if c.Parallel == 0 {
+		c.Parallel = 4 * runtime.GOMAXPROCS(0)
 	}
 	if c.Grace == 0 {
 		c.Grace = time.Second

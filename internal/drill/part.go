@@ -78,8 +78,11 @@ func (d *drill) parts(ctx context.Context) error {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
+	turns := make(chan struct{}, d.Parallel)
 	for _, one := range all {
 		group.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
 			if err := d.play(ctx, one); err != nil {
 				mu.Lock()
 				defer mu.Unlock()

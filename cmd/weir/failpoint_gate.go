@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirstream/weir/control"
+)
+
+// gated is a store of a process that may stand still. No write of another thread is under way then: the renewal of a lease, say, would hold
+// locks in the store that have nothing to do with the point at which the process is to stand, and on SQLite the whole file.
+type gated struct {
+	control.ControlStore
+	f *failpoints
+}
+
+// through does a write, which waits while the process is about to stand still.
+func through[T any](f *failpoints, write func() (T, error)) (T, error) {
+	f.enter()
+	defer f.leave()
+	return write()
+}
+
+type nothing struct{}
+
+func (g gated) do(write func() error) error {
+	_, err := through(g.f, func() (nothing, error) { return nothing{}, write() })
+	return err
+}
+
+// Acquire is control.Leases'.
+func (g gated) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (control.Lease, error) {
+	return through(g.f, func() (control.Lease, error) { return g.ControlStore.Acquire(ctx, name, owner, ttl) })
+}
+
+// Renew is control.Leases'.
+func (g gated) Renew(ctx context.Context, l control.Lease) (control.Lease, error) {
+	return through(g.f, func() (control.Lease, error) { return g.ControlStore.Renew(ctx, l) })
+}
+
+// Release is control.Leases'.
+func (g gated) Release(ctx context.Context, l control.Lease) error {
+	return g.do(func() error { return g.ControlStore.Release(ctx, l) })
+}
+
+// KeepPointer is control.Checkpoints'.
+func (g gated) KeepPointer(ctx context.Context, l control.Lease, p control.Pointer) error {
+	return g.do(func() error { return g.ControlStore.KeepPointer(ctx, l, p) })
+}
+
+// DropPointers is control.Checkpoints'.
+func (g gated) DropPointers(ctx context.Context, l control.Lease, runID string, epochs []uint64) ([]uint64, error) {
+	return through(g.f, func() ([]uint64, error) { return g.ControlStore.DropPointers(ctx, l, runID, epochs) })
+}
+
+// Under is control.Fencer's.
+func (g gated) Under(l control.Lease) control.Journal {
+	return gatedJournal{g.ControlStore.Under(l), g}
+}
+
+type gatedJournal struct {
+	control.Journal
+	gate gated
+}
+
+// OpenRun is control.Journal's.
+func (j gatedJournal) OpenRun(ctx context.Context, h control.RunHeader) (control.RunState, error) {
+	return through(j.gate.f, func() (control.RunState, error) { return j.Journal.OpenRun(ctx, h) })
+}
+
+// Commit is control.Journal's.
+func (j gatedJournal) Commit(ctx context.Context, c control.Commit) error {
+	return j.gate.do(func() error { return j.Journal.Commit(ctx, c) })
+}
+
+// enter begins a write, and leave ends it.
+func (f *failpoints) enter() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.stopping {
+		f.moving.Wait()
+	}
+	f.writes++
+}
+
+func (f *failpoints) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writes--
+	f.moving.Broadcast()
+}
+
+// settle keeps writes from beginning, and waits until none is under way but the one that has come to the point. Within a transaction there is
+// nothing to wait for: others may wait for it.
+func (f *failpoints) settle(point string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopping = true
+	mine := 0
+	switch point {
+	case storePrefix + "begin", storePrefix + "committed":
+		mine = 1
+	default:
+		if isStep(point) {
+			return
+		}
+	}
+	for f.writes > mine {
+		f.moving.Wait()
+	}
+}
+
+// unsettle lets writes begin again.
+func (f *failpoints) unsettle() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopping = false
+	f.moving.Broadcast()
+}
