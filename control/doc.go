@@ -38,6 +38,16 @@
 //	    source.CommitGroup(...)                  // the courtesy, after the truth
 //	}
 //
+// # A run that is owned
+//
+//	lease, err := s.Acquire(ctx, StreamLease(runID), owner, ttl) // renewed every ttl/3, apart from the loop
+//	j := s.Under(lease)                                          // and the loop above on j
+//
+// OpenRun and Commit then verify the lease in their own transaction, in which nobody takes it over, and the run keeps the highest token that wrote it
+// (RunState.Fence). From then on nobody writes it without a lease (StaleFence), and a valid lease with a lower token, which only a store that lost what
+// it knew gives out, writes nothing either (FenceRegression). A checkpoint is read by Snapshot, beside the commits, and becomes visible by its pointer,
+// which is written last. ForkRun makes a new run of one; a journal itself never goes back.
+//
 // # Durability
 //
 // Positions, state, outputs, quarantine and decisions of an epoch are written in one transaction, and Commit returns nil only when

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control/controltest"
@@ -25,6 +26,11 @@ type task struct {
 	Until uint64
 	// Plane makes it do one batch run, from its admission to its end, instead of epochs.
 	Plane bool
+	// Owner makes it own the run: it takes the lease for TTL, commits under it, keeps a pointer after each epoch, and forks the run at the last one.
+	Owner string
+	TTL   time.Duration
+	// StopAt is the epoch in whose commit it stops itself (SIGSTOP), just before COMMIT. 0 is none.
+	StopAt uint64
 	// KillAtStep is the step of a write, counted from 1 over the life of the process, before which it kills itself. 0 is none.
 	KillAtStep int
 	// KillAfterMicros kills it so long after its first acknowledged epoch. Negative is never.
@@ -57,8 +63,11 @@ func (t task) run(ctx context.Context) int {
 		return nil
 	}
 	work := t.commits
-	if t.Plane {
+	switch {
+	case t.Plane:
 		work = t.batchRun
+	case t.Owner != "":
+		work = t.owns
 	}
 	if err := work(ctx, cfg); err != nil {
 		name := "NONE"

@@ -1,13 +1,22 @@
 package sqlite
 
 import (
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/control/controltest"
+	"github.com/weirstream/weir/partitions"
 )
 
 func TestMigrationsAreNumbered(t *testing.T) {
@@ -117,5 +126,130 @@ func TestIncompleteMigrationOfANewFile(t *testing.T) {
 	filled(t, path, small, 1)
 	if got := stands(t, path, small); got != 1 {
 		t.Errorf("epoch %d", got)
+	}
+}
+
+// version2 puts a file where it is asked that a weir of the second version of the schema wrote: six epochs of the workload of2, an admitted run, a
+// lease.
+func version2(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", "version_2.db.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, data)
+}
+
+var of2 = controltest.Workload{Seed: 22, RunID: "run", Partitions: 2, Rows: 4, Blob: 100}
+
+// A file of the second version comes to the newest: the run is whole, has the digests of its state, and can be owned and forked.
+func TestMigratesAFileOfVersion2(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "weir.db")
+	version2(t, path)
+	s := open(t, Config{Path: path})
+	defer s.Close()
+	if epoch, err := of2.CheckStored(t.Context(), s, 0); err != nil || epoch != 6 {
+		t.Fatalf("epoch %d, %v", epoch, err)
+	}
+	err := s.Snapshot(t.Context(), of2.RunID, func(v control.JournalView) error {
+		n := 0
+		for part := range v.State().Cuts {
+			err := v.Blobs(t.Context(), part, func(b control.BlobRef) error {
+				n++
+				return v.Load(t.Context(), part, []string{b.Name}, func(have partitions.StateBlob) error {
+					if b.Digest != sha256.Sum256(have.Data) || b.Size != int64(len(have.Data)) {
+						return fmt.Errorf("partition %d: %q is referred to with %d bytes, %x", part, b.Name, b.Size, b.Digest)
+					}
+					return nil
+				})
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if n == 0 {
+			return errors.New("no state")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if id, err := s.StoreID(t.Context()); err != nil || len(id) != 32 {
+		t.Errorf("the store's name is %q, %v", id, err)
+	}
+	if l, ok, err := s.LookupLease(t.Context(), "job"); err != nil || !ok || l.Owner != "a" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if runs, _, err := s.ListRuns(t.Context(), control.RunFilter{}); err != nil || len(runs) != 1 {
+		t.Errorf("%d admitted runs, %v", len(runs), err)
+	}
+	work := task{Workload: of2, Until: 8}
+	if err := succeeds(t, s, work); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is damaged in a file of the second version does not keep the rest of it from going on, and is still told.
+func TestMigratesADamagedFileOfVersion2(t *testing.T) {
+	t.Parallel()
+	for statement, says := range map[string]string{
+		"UPDATE runs SET watermark = 1":                                              "the row of run",
+		"UPDATE blobs SET data = x'00' WHERE rowid = (SELECT min(rowid) FROM blobs)": "is damaged",
+		"DELETE FROM blobs WHERE rowid = (SELECT min(rowid) FROM blobs)":             "state blobs where",
+	} {
+		path := filepath.Join(t.TempDir(), "weir.db")
+		version2(t, path)
+		execFile(t, path, statement)
+		s := open(t, Config{Path: path})
+		_, err := of2.CheckStored(t.Context(), s, 0)
+		if !codes.Has(err, codes.JournalCorrupt) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want JOURNAL_CORRUPT with %q", statement, err, says)
+		}
+		if _, err := s.Acquire(t.Context(), "another", "a", time.Minute); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The migration of a file of the second version fails at every step in turn: the file is as it was, and the next one brings it forward.
+func TestMigrationOfVersion2FailsAtEveryStep(t *testing.T) {
+	t.Parallel()
+	injected := errors.New("injected")
+	for n := 1; ; n++ {
+		path := filepath.Join(t.TempDir(), "weir.db")
+		version2(t, path)
+		at := &atStep{n: n, act: func() error { return injected }}
+		s, err := Open(t.Context(), Config{Path: path, Hook: at.hook})
+		if at.name == "" {
+			if err != nil || n < 10 {
+				t.Fatalf("after %d steps: %v", n-1, err)
+			}
+			_ = s.Close()
+			return
+		}
+		if !errors.Is(err, injected) {
+			t.Errorf("failed before step %d (%s): %v", n, at.name, err)
+		}
+		s = open(t, Config{Path: path})
+		if epoch, err := of2.CheckStored(t.Context(), s, 0); err != nil || epoch != 6 {
+			t.Errorf("failed before step %d (%s): epoch %d, %v", n, at.name, epoch, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
