@@ -28,11 +28,14 @@ type contestant struct {
 }
 
 // duel reports the rate of each, in units a second, and the ratio of the first to every other: the median over the rounds. A round is
-// several short turns of each, so that a disk that is slow for a while is slow for all. It returns
-// the number of calls.
+// several short turns of each, so that a disk that is slow for a while is slow for all. CPU time
+// is that of this process and of the server's, which a busy machine changes little; it is known on Linux, of a private server. It returns the number of
+// calls.
 func duel(b *testing.B, workers, turns int, turn time.Duration, units float64, all ...contestant) (called int64) {
 	b.Helper()
 	rates := make([][]float64, len(all))
+	cpus := make([]time.Duration, len(all))
+	counts := make([]int64, len(all))
 	var calls atomic.Int64
 	for range rounds {
 		sums := make([]float64, len(all))
@@ -42,7 +45,10 @@ func duel(b *testing.B, workers, turns int, turn time.Duration, units float64, a
 				if k%2 == 1 {
 					i = len(all) - 1 - j
 				}
+				before, began := calls.Load(), cpuTime(b)
 				sums[i] += units * rate(b, workers, turn, &calls, all[i].work) / float64(turns)
+				cpus[i] += cpuTime(b) - began
+				counts[i] += calls.Load() - before
 			}
 		}
 		for i := range all {
@@ -51,6 +57,13 @@ func duel(b *testing.B, workers, turns int, turn time.Duration, units float64, a
 	}
 	for i, c := range all {
 		b.ReportMetric(median(rates[i]), c.name+"/s")
+		cpu := func(i int) float64 { return float64(cpus[i]) / float64(counts[i]) }
+		if cpus[i] > 0 {
+			b.ReportMetric(cpu(i)/1000/units, c.name+"-cpu-µs")
+		}
+		if i > 0 && cpus[0] > 0 {
+			b.ReportMetric(cpu(i)/cpu(0), "×"+c.name+"-by-cpu")
+		}
 		if i > 0 {
 			ratios := make([]float64, rounds)
 			for r := range ratios {

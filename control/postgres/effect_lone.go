@@ -44,27 +44,12 @@ func lone(ctx context.Context, conn *pgx.Conn, l control.Lease, effects []contro
 	if len(effects) != 1 {
 		return false, nil
 	}
-	name, owner, token := l.Name, l.Owner, int64(l.Token)
-	exec := func(query string, args ...any) (bool, error) {
-		tag, err := conn.Exec(ctx, query, args...)
-		return err == nil && tag.RowsAffected() == 1, err
-	}
 	switch e := effects[0].(type) {
 	case control.Deliver:
-		switch len(e.EventIDs) {
-		case 0:
-			return false, nil
-		case 1:
-			return exec(deliverOne, name, owner, token, e.EventIDs[0])
-		}
-		err := conn.QueryRow(ctx, deliverMany, name, owner, token, e.EventIDs).Scan(&done)
-		if stateOf(err) == undoneState {
-			return false, nil
-		}
-		return done, err
+		return deliver(ctx, conn, l, e.EventIDs)
 	case control.StartRun:
 		var phase string
-		err := conn.QueryRow(ctx, startOne, name, owner, token, e.RunID).Scan(&phase)
+		err := conn.QueryRow(ctx, startOne, l.Name, l.Owner, int64(l.Token), e.RunID).Scan(&phase)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return false, nil
 		}
@@ -77,14 +62,34 @@ func lone(ctx context.Context, conn *pgx.Conn, l control.Lease, effects []contro
 		if e.Phase != control.Succeeded {
 			refs, text = []string{}, control.RunError(e.Error)
 		}
-		return exec(finishOne, name, owner, token, e.RunID, string(e.Phase), refs, text)
+		return changed(ctx, conn, finishOne, l, e.RunID, string(e.Phase), refs, text)
 	case control.Publish:
 		if len(e.Publications) != 1 || len(e.Publications[0].Value) > maxFlat {
 			return false, nil
 		}
 		p := &e.Publications[0]
 		digest := sha256.Sum256(p.Value)
-		return exec(publishOne, name, owner, token, p.Key, p.Value, digest[:], p.RunID)
+		return changed(ctx, conn, publishOne, l, p.Key, p.Value, digest[:], p.RunID)
 	}
 	return false, nil
+}
+
+func deliver(ctx context.Context, conn *pgx.Conn, l control.Lease, ids []int64) (done bool, err error) {
+	switch len(ids) {
+	case 0:
+		return false, nil
+	case 1:
+		return changed(ctx, conn, deliverOne, l, ids[0])
+	}
+	err = conn.QueryRow(ctx, deliverMany, l.Name, l.Owner, int64(l.Token), ids).Scan(&done)
+	if stateOf(err) == undoneState {
+		return false, nil
+	}
+	return done, err
+}
+
+// changed runs a statement and says whether it changed its row.
+func changed(ctx context.Context, conn *pgx.Conn, query string, l control.Lease, args ...any) (bool, error) {
+	tag, err := conn.Exec(ctx, query, append([]any{l.Name, l.Owner, int64(l.Token)}, args...)...)
+	return err == nil && tag.RowsAffected() == 1, err
 }
