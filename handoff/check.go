@@ -24,6 +24,8 @@ type Journal struct {
 	State control.RunState
 	// HistoryOpen: a batch still takes a history in, so that the log must not continue the run.
 	HistoryOpen bool
+	// Histories are those that were taken in, with the number of their records.
+	Histories map[string]int64
 	// Lease is that of the run; Leased is false when there was never one.
 	Lease    control.LeaseInfo
 	Leased   bool
@@ -72,12 +74,17 @@ func AgainstJournal(m Manifest, j Journal) []Check {
 	c.equal("FLOW", m.Fingerprint, s.Header.Fingerprint)
 	c.equal("SOURCE", m.Source, s.Header.Source)
 	c.equal("SOURCE_ID", m.SourceID, s.Header.SourceID)
+	c.add("GROUP", true, "%s, the manifest says %s; a courtesy", shown(s.Header.Group), shown(m.Group))
 	c.add("RUN_OPEN", s.Status == control.RunOpen && !j.HistoryOpen, "%s", standing(j))
 	c.epoch(m, s)
 	c.add("FENCE", s.Fence >= m.Fence, "the run was written under token %d last, the manifest under %d", s.Fence, m.Fence)
 	c.lease(m, j)
 	c.partitions(m, s)
 	c.checkpoint(m, j)
+	if h := m.History; h != nil {
+		records, known := j.Histories[h.ID]
+		c.add("HISTORY", known && records == h.Records, "%s: %d records, the manifest says %d", h.ID, records, h.Records)
+	}
 	return c
 }
 

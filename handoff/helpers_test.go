@@ -187,7 +187,7 @@ func (w *world) stream() emit.Doc {
 // journal is what the store holds of the run.
 func (w *world) journal() handoff.Journal {
 	w.t.Helper()
-	j, err := handoff.Look(context.Background(), w.store, w.store, runID)
+	j, err := handoff.Look(context.Background(), w.store, runID)
 	if err != nil {
 		w.t.Fatal(err)
 	}

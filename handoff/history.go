@@ -232,9 +232,9 @@ func (t *taking) sameSeam() error {
 func (t *taking) done(ctx context.Context, records int64) error {
 	ended := make(map[int32]bool)
 	err := t.Journal.Decisions(ctx, t.Header.RunID, func(d partitions.Decision) error {
-		if d.Kind == partitions.DecisionSeam {
+		if id, records, ok := partitions.HistoryOf(d); ok {
 			cut := t.state.Cuts[d.Partition]
-			ended[d.Partition] = d.Position == cut.Next && d.Detail == partitions.SeamDetail(cut.Counts.Records, t.id, cut.Next)
+			ended[d.Partition] = id == t.id && d.Position == cut.Next && records == cut.Counts.Records
 		}
 		return nil
 	})

@@ -179,6 +179,13 @@ func TestAManifestHoldsAgainstItsJournal(t *testing.T) {
 		t.Errorf("at once: %+v", failed)
 	}
 	w.own()
+	m.Kind, m.History = handoff.KindBatch, &handoff.History{ID: "sha256:another", Records: 30}
+	if failed := handoff.Failed(handoff.AgainstJournal(m, w.journal())); len(failed) != 1 || failed[0].Name != "HISTORY" {
+		t.Errorf("another history: %+v", failed)
+	}
+	for id, records := range w.journal().Histories {
+		m.History = &handoff.History{ID: id, Records: records}
+	}
 	if failed := handoff.Failed(handoff.AgainstJournal(m, w.journal())); len(failed) > 0 {
 		t.Errorf("under the next owner: %+v", failed)
 	}

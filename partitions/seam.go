@@ -2,6 +2,8 @@ package partitions
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow"
@@ -119,9 +121,22 @@ func (m *Machine) backfill(b *record.Batch, eff *Effects) error {
 	return err
 }
 
+const seamFormat = "after %d records of the history %s the log is read on at %s"
+
 // SeamDetail is the detail of the decision with which a history of so many records of this partition ends.
 func SeamDetail(records int64, id string, next record.Position) string {
-	return fmt.Sprintf("after %d records of the history %s the log is read on at %s", records, id, next)
+	return fmt.Sprintf(seamFormat, records, id, next)
+}
+
+// HistoryOf says which history a decision has ended, and how many records of it the partition has. It is false for a decision that ended none.
+func HistoryOf(d Decision) (id string, records int64, ok bool) {
+	if d.Kind != DecisionSeam {
+		return "", 0, false
+	}
+	head, rest, _ := strings.Cut(strings.TrimPrefix(d.Detail, "after "), " records of the history ")
+	records, err := strconv.ParseInt(head, 10, 64)
+	id = strings.TrimSuffix(rest, " the log is read on at "+d.Position.String())
+	return id, records, err == nil && d.Detail == SeamDetail(records, id, d.Position)
 }
 
 func (m *Machine) seam(ev Seam, eff *Effects) error {

@@ -264,6 +264,25 @@ func TestTheProtocolOfASeam(t *testing.T) {
 	}
 }
 
+// A decision tells of the history that it ended, whatever its id, and a jump tells of none.
+func TestHistoryOf(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"sha256:ab", "a b", " the log is read on at 5", " records of the history ", "%d"} {
+		m, eff := New(planOf(t, emaFlow), 0), &Effects{}
+		batch := &record.Batch{Records: logOf(`{"id":"a","key":"k","at":40,"x":1}`), Next: record.Offset(1)}
+		for _, ev := range []Event{BeginHistory{ID: id, Next: record.Offset(5)}, Backfill{batch}, Seam{record.Offset(5)}, Seam{record.Offset(9)}} {
+			if err := m.Step(ev, eff); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, want := range []bool{false, true, false} {
+			if got, records, ok := HistoryOf(eff.Decisions[i]); ok != want || ok && (got != id || records != 1) {
+				t.Errorf("%+v is of the history %q with %d records, %v", eff.Decisions[i], got, records, ok)
+			}
+		}
+	}
+}
+
 // The blob of an open history is checked as every other: damaged, twice, or missing is damage and never a fresh start.
 func TestADamagedHistory(t *testing.T) {
 	t.Parallel()

@@ -126,7 +126,7 @@ func (a *app) handoffExportCommand() *cobra.Command {
 }
 
 func (a *app) exportRun(ctx context.Context, s control.ControlStore, runID string, topic topicFlags, out string) error {
-	j, err := handoff.Look(ctx, s, s, runID)
+	j, err := handoff.Look(ctx, s, runID)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (a *app) handoffVerify(ctx context.Context, path, store string, topic topic
 	var checks []handoff.Check
 	if !mark {
 		err := a.withStore(ctx, store, func(s control.ControlStore) error {
-			j, err := handoff.Look(ctx, s, s, m.RunID)
+			j, err := handoff.Look(ctx, s, m.RunID)
 			checks = handoff.AgainstJournal(m, j)
 			return err
 		})
