@@ -103,7 +103,7 @@ func TestUsageErrors(t *testing.T) {
 
 func TestEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
-	for _, c := range []string{"", "demo", "run", "batch", "batch run", "replay", "replay build", "replay faults", "replay generate", "replay publish", "parity", "broker", "lint", "plan", "schema", "canon", "version"} {
+	for _, c := range []string{"", "demo", "drill", "run", "batch", "batch run", "replay", "replay build", "replay faults", "replay generate", "replay publish", "parity", "broker", "lint", "plan", "schema", "canon", "version"} {
 		out := must(t, t.TempDir(), append(strings.Fields(c), "--help")...)
 		if !strings.Contains(out, "Examples:\n") {
 			t.Errorf("weir %s --help has no example:\n%s", c, out)

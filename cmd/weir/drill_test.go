@@ -51,7 +51,7 @@ func TestDrill(t *testing.T) {
 	for name, store := range drillStores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, report := runDrill(t, store(t), nil, "--grace", "10s") // other tests run beside it
+			code, report := runDrill(t, store(t), nil, "--grace", "10s", "--parallel", "4") // other tests run beside it
 			if code != 0 || len(failed(report)) > 0 {
 				t.Errorf("exit %d, failed:\n%s", code, strings.Join(failed(report), "\n"))
 			}

@@ -53,6 +53,7 @@ func (d *drill) planned() []plan {
 		{"shot", d.ShortTTL, (*part).shot},
 		{"handover", d.TTL, (*part).handover},
 		{"twins", d.ShortTTL, (*part).twins},
+		{"reborn", d.ShortTTL, (*part).reborn},
 		{"clock", d.ShortTTL, (*part).clock},
 		{"restore", d.ShortTTL, (*part).restore},
 	}
