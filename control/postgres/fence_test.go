@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -368,4 +369,84 @@ func TestFencedCommitTakesTwoRoundTrips(t *testing.T) {
 			t.Errorf("a commit under a lease of %s takes %d round trips", ttl, trips)
 		}
 	}
+}
+
+// A panic at any step of a commit gives the lease and the run back at once: the connection is closed, and its transaction with it.
+func TestPanicInsideCommit(t *testing.T) {
+	t.Parallel()
+	db := place(t)
+	at := ""
+	s := open(t, db, Config{MaxConns: 1, Hook: func(step string) error {
+		if step == at {
+			panic("at " + step)
+		}
+		return nil
+	}})
+	l, j := owned(t, s, "a", time.Hour)
+	for i, step := range []string{"begin", "locked", "commit"} {
+		func() {
+			defer func() {
+				if r := recover(); r != "at "+step {
+					t.Errorf("%s: recovered %v", step, r)
+				}
+			}()
+			at = step
+			err := j.Commit(t.Context(), stream.Commit(uint64(i+1)))
+			t.Errorf("%s: no panic, %v", step, err)
+		}()
+		at = ""
+		if _, err := s.Renew(t.Context(), l); err != nil {
+			t.Errorf("%s: %v", step, err)
+		}
+		commitEpochs(t, j, stream, uint64(i+1), uint64(i+1))
+	}
+	mustHold(t, j, stream, 3)
+}
+
+// Whatever an owner does at once, nothing of it meets a deadlock or waits for longer than it may: everybody locks the lease first.
+func TestOwnerAtWork(t *testing.T) {
+	t.Parallel()
+	db := place(t)
+	s := open(t, db, Config{TTL: time.Minute})
+	l, j := owned(t, s, "a", time.Hour)
+	const epochs = 25
+	commitEpochs(t, j, stream, 1, 1)
+	var wg sync.WaitGroup
+	over := make(chan struct{})
+	end := sync.OnceFunc(func() { close(over); wg.Wait() })
+	defer end()
+	again := func(what string, fn func(n uint64) error) {
+		wg.Go(func() {
+			for n := uint64(0); ; n++ {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if err := fn(n); err != nil {
+					t.Errorf("%s: %v", what, err)
+					return
+				}
+			}
+		})
+	}
+	again("renew", func(uint64) error { _, err := s.Renew(t.Context(), l); return err })
+	again("acquire", func(uint64) error { _, err := s.Acquire(t.Context(), l.Name, "a", time.Hour); return err })
+	again("open", func(uint64) error { _, err := j.OpenRun(t.Context(), stream.Header()); return err })
+	again("keep", func(uint64) error { return s.KeepPointer(t.Context(), l, pointerTo(1)) })
+	again("drop", func(uint64) error {
+		_, err := s.DropPointers(t.Context(), l, stream.RunID, []uint64{1, 2})
+		return err
+	})
+	again("publish", func(n uint64) error {
+		return s.Fenced(t.Context(), l, publication(fmt.Sprint("one", n), `1`), publication(fmt.Sprint("two", n), `2`))
+	})
+	again("snapshot", func(uint64) error {
+		return s.Snapshot(t.Context(), stream.RunID, func(v control.JournalView) error {
+			return v.Blobs(t.Context(), 0, func(control.BlobRef) error { return nil })
+		})
+	})
+	commitEpochs(t, j, stream, 2, epochs)
+	end()
+	mustHold(t, j, stream, epochs)
 }
