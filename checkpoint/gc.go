@@ -18,7 +18,7 @@ const CleanUpLease = "checkpoint-gc"
 //
 // Dropping a pointer is a transaction under the lease of its run. The checkpoints of a run that somebody else owns just now are left to that
 // owner (Saver.Keep), and reported. Blobs are removed under CleanUpLease, one collector at a time, and only from blobs that are marked as the
-// store's own.
+// store's own. A copy of a database has the identity of the original, and needs another folder.
 //
 // # Why nothing that is needed is lost
 //

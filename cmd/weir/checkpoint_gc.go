@@ -20,7 +20,8 @@ func (a *app) checkpointGCCommand() *cobra.Command {
 		Use: "gc", Short: "Clean up old checkpoints and blobs that none refers to; only says what it would do without --apply",
 		Long: "Drops checkpoints, except pinned ones, the last --keep of each run and those younger than --grace. Blobs that no checkpoint refers to are set aside\n" +
 			"first, and removed by a later clean-up, --grace after that, if none refers to them still. The checkpoints of a run that a process owns\n" +
-			"just now are left to it. Only the folder of this store is touched, and nothing in it that is not weir's.",
+			"just now are left to it. Only the folder of this store is touched, and nothing in it that is not weir's.\n" +
+			"A copy of a database has the identity of the original: give it a folder of its own before anything is cleaned up.",
 		Example: "  weir checkpoint gc --store sqlite:weir.db --artifacts artifacts\n  weir checkpoint gc --store sqlite:weir.db --artifacts artifacts --keep 10 --apply", Args: cobra.NoArgs,
 	}
 	cmd.Flags().IntVar(&keep, "keep", checkpoint.DefaultKeep, "checkpoints of each run that are kept in any case, the newest")

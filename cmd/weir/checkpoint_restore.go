@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirstream/weir/checkpoint"
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow"
 )
 
@@ -73,7 +74,7 @@ func (a *app) checkpointRestoreCommand() *cobra.Command {
 		}
 		r := checkpoint.Restorer{Store: k.store, Blobs: k.blobs, Plan: plan}
 		found, err := r.Restore(ctx, args[0], epoch, as)
-		if found == nil {
+		if found == nil || err != nil && codes.Of(err) == nil {
 			return err
 		}
 		if a.json {
