@@ -25,6 +25,8 @@ type fate struct {
 	lostRequest, lostAnswer bool
 	// goesOn: a request whose sender has gone arrives all the same.
 	goesOn bool
+	// fails: the process fails while the request is on its way.
+	fails bool
 	// stop is how long the process is stopped when it has decided to write and not yet sent it.
 	stop time.Duration
 	// sent is how long it is stopped when it has sent it, while the request is on its way for nearly as long.
@@ -50,6 +52,11 @@ func request[T any](ctx context.Context, c *client, op string, serve func(ctx co
 		if err := c.p.gate.pass(); err != nil {
 			return none, err
 		}
+	}
+	if f.fails {
+		c.p.mu.Lock()
+		c.p.fails = true
+		c.p.mu.Unlock()
 	}
 	t := &trip[T]{c: c, op: op, fate: f, serve: serve, answers: make(chan answer[T], 1)}
 	go t.travel()

@@ -22,10 +22,12 @@ const (
 	clockDrift  = "clock/the store's is fast or slow"
 	clockSkew   = "clock/an owner's is off"
 	lateArrival = "network/arrives after its sender has gone"
-	slowRestore = "restore/slow blobs"
-	slowBlobs   = "blobs/slow"
-	failedBlobs = "blobs/error"
-	sourceError = "source/error"
+	// failsMeanwhile: a process fails while a commit of it is under way.
+	failsMeanwhile = "error/while a commit is under way"
+	slowRestore    = "restore/slow blobs"
+	slowBlobs      = "blobs/slow"
+	failedBlobs    = "blobs/error"
+	sourceError    = "source/error"
 )
 
 // lostAnswer and lostRequest are by the operation.
@@ -55,7 +57,7 @@ const (
 // Kinds are all kinds of fault that have to take place.
 func Kinds() []string {
 	kinds := []string{stallShort, stallLong, stallInside, killed, interrupted, intruder, outage, slowStore, clockJump, clockDrift, clockSkew,
-		lateArrival, slowRestore, slowBlobs, failedBlobs, sourceError}
+		lateArrival, failsMeanwhile, slowRestore, slowBlobs, failedBlobs, sourceError}
 	for _, op := range []string{opOpen, opCommit, opAcquire, opRenew, opPointer} {
 		kinds = append(kinds, lostAnswer(op), lostRequest(op))
 	}

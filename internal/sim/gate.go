@@ -33,8 +33,9 @@ func (g *gate) pass() error {
 	}
 }
 
-// stop shuts the gate for a time. It returns a channel that is closed when the process goes on, or nil when it is stopped or dead already.
-func (g *gate) stop(d time.Duration) <-chan struct{} {
+// stop shuts the gate for a time. It returns a channel that is closed when the process goes on, which woken is told just before, or nil when
+// it is stopped or dead already.
+func (g *gate) stop(d time.Duration, woken func()) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.dead || g.shut != nil {
@@ -42,14 +43,15 @@ func (g *gate) stop(d time.Duration) <-chan struct{} {
 	}
 	shut := make(chan struct{})
 	g.shut = shut
-	time.AfterFunc(d, func() { g.open(shut) })
+	time.AfterFunc(d, func() { g.open(shut, woken) })
 	return shut
 }
 
-func (g *gate) open(shut chan struct{}) {
+func (g *gate) open(shut chan struct{}, woken func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut == shut {
+		woken()
 		close(shut)
 		g.shut = nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/actors"
+	"github.com/weirstream/weir/backpressure"
 	"github.com/weirstream/weir/checkpoint"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/internal/sim/invariant"
@@ -37,6 +38,8 @@ type process struct {
 	passed map[actors.Failpoint]int
 	calls  map[string]int
 	told   map[string]bool
+	// fails: the process fails at the next batch, since a commit is under way.
+	fails bool
 }
 
 // newProcess makes a process whose settings and fate the seed draws by its name.
@@ -108,6 +111,12 @@ func (p *process) fate(op string) fate {
 		f.back += time.Duration(rng.Float64() * 3 * float64(time.Second))
 		p.injected(slowRestore, "")
 	}
+	if op == opCommit {
+		f.to += time.Duration(2 * rng.Float64() * float64(p.w.sc.Lag))
+		if rng.Float64() < 2*rough {
+			f.fails, f.to = true, f.to+time.Duration((0.05+0.2*rng.Float64())*float64(ttl))
+		}
+	}
 	if effect && rng.Float64() < rough {
 		f.inside = time.Duration((0.1 + 2.4*rng.Float64()) * float64(ttl))
 	}
@@ -154,12 +163,17 @@ func (p *process) skew(l control.Lease) control.Lease {
 		p.once(clockSkew, p.set.skew.String())
 		l.Deadline = l.Deadline.Add(p.set.skew)
 	}
+	if !l.Deadline.IsZero() {
+		p.add(invariant.LeaseBelieved{Until: l.Deadline.Sub(p.w.start)})
+	}
 	return l
 }
 
+func (p *process) woken() { p.add(invariant.Woken{}) }
+
 // halt stops the process for a time.
 func (p *process) halt(d time.Duration, why string) {
-	if p.gate.stop(d) == nil {
+	if p.gate.stop(d, p.woken) == nil {
 		return
 	}
 	kind := stallShort
@@ -171,7 +185,7 @@ func (p *process) halt(d time.Duration, why string) {
 
 // stopInside stops the process in the middle of a transaction. The store ends one that does nothing for half a ttl.
 func (p *process) stopInside(d time.Duration) error {
-	shut := p.gate.stop(d)
+	shut := p.gate.stop(d, p.woken)
 	if shut == nil {
 		return nil
 	}
@@ -209,9 +223,15 @@ func (p *process) hook(_ context.Context, at actors.Point) error {
 	p.mu.Lock()
 	p.passed[at.Name]++
 	n := p.passed[at.Name]
+	fails := p.fails && (at.Name == actors.BeforeStep || at.Name == actors.AfterPoll)
+	p.fails = p.fails && !fails
 	p.mu.Unlock()
 	if p.undisturbed() {
 		return nil
+	}
+	if fails {
+		p.injected(failsMeanwhile, "at "+string(at.Name))
+		return errStrike
 	}
 	for _, s := range p.strikes {
 		if s.at == at.Name && s.n == n {
@@ -268,6 +288,9 @@ func (p *process) config() actors.Config {
 		EpochEvery: p.set.every, EpochRecords: p.set.records, EpochBytes: sc.EpochBytes,
 		FetchSize: p.set.fetch, CreditRecords: sc.Window,
 		Backoff: actors.Backoff{Min: 10 * time.Millisecond, Max: time.Second}, MaxFailures: 30,
+		OnBackpressure: func(n int32, t backpressure.Transition) {
+			p.add(invariant.Backpressure{Partition: int(n), Reads: t.To.Reads()})
+		},
 		Kill: p.dies, Hooks: actors.Hooks{At: p.hook}, Logger: slog.New(slog.DiscardHandler),
 		Checkpointer:    &checkpoint.Saver{Store: &checkpoints{p.w.server.mem, c, b}, Blobs: b, Plan: p.w.plan, Keep: sc.Keep},
 		CheckpointEvery: sc.CheckpointEvery,

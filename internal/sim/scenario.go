@@ -36,7 +36,9 @@ type Scenario struct {
 	CheckpointEvery    time.Duration
 	Keep               int
 	// Pace is how long the log takes for one record, roughly; Rough how likely a call fails in one way; Quiet when faults begin no more.
-	Pace  time.Duration
+	Pace time.Duration
+	// Lag is how long the store takes for a commit, roughly.
+	Lag   time.Duration
 	Rough float64
 	Quiet time.Duration
 	// Drift is by how much the store's clock is fast, Offset how far it is from that of the processes.
@@ -86,6 +88,10 @@ func Draw(seed uint64) *Scenario {
 	reading := time.Duration((2 + 6*rng.Float64()) * float64(s.TTL))
 	s.Pace = reading / time.Duration(s.total())
 	s.Quiet = time.Duration((1 + 2*rng.Float64()) * float64(reading))
+	if rng.IntN(3) == 0 {
+		// A log that gives at once what there is, and a journal that cannot keep up.
+		s.Pace, s.Lag = s.Pace/100, time.Duration(rng.Float64()*float64(s.TTL)/4)
+	}
 	for range rng.IntN(7) {
 		s.Timetable = append(s.Timetable, s.drawHappening(rng, reading))
 	}

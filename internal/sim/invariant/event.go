@@ -82,6 +82,15 @@ type (
 		Holds bool
 		What  string
 	}
+	// LeaseBelieved is until when the process may act, by its own clock, since the beginning of the history.
+	LeaseBelieved struct{ Until time.Duration }
+	// Woken is a process that goes on after it was stopped.
+	Woken struct{}
+	// Backpressure is a partition that the process holds from now on (Reads false), or reads again.
+	Backpressure struct {
+		Partition int
+		Reads     bool
+	}
 	// Started and Ended are the life of a process. Err is why it ended, or "".
 	Started struct{}
 	Ended   struct{ Err string }
@@ -201,6 +210,11 @@ func (e Sent) String() string     { return fmt.Sprintf("attempt %d sent: epoch %
 func (e Answered) String() string { return fmt.Sprintf("attempt %d answered: %s", e.ID, e.Outcome) }
 func (e LeaseTold) String() string {
 	return "lease " + e.What
+}
+func (e LeaseBelieved) String() string { return "believes to hold the lease until " + e.Until.String() }
+func (e Woken) String() string         { return "goes on" }
+func (e Backpressure) String() string {
+	return fmt.Sprintf("partition %d is read: %t", e.Partition, e.Reads)
 }
 func (e Started) String() string { return "started" }
 func (e Ended) String() string {

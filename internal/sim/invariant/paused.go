@@ -1,7 +1,12 @@
 package invariant
 
-// PausedSilent: a question to the log that began while a partition was paused brings nothing of it, and no question is asked while all are.
-type PausedSilent struct{ readers map[int]*pausing }
+// PausedSilent: a question to the log that began while a partition was paused, or while the process held it, brings nothing of it, and no question
+// is asked while all are.
+type PausedSilent struct {
+	readers map[int]*pausing
+	// reading is the reader of a process.
+	reading map[string]int
+}
 
 type pausing struct {
 	partitions int
@@ -11,7 +16,9 @@ type pausing struct {
 }
 
 // NewPausedSilent makes the checker.
-func NewPausedSilent() *PausedSilent { return &PausedSilent{readers: map[int]*pausing{}} }
+func NewPausedSilent() *PausedSilent {
+	return &PausedSilent{readers: map[int]*pausing{}, reading: map[string]int{}}
+}
 
 // Name is paused-silent.
 func (*PausedSilent) Name() string { return "paused-silent" }
@@ -21,6 +28,17 @@ func (c *PausedSilent) See(e Entry, r *Report) {
 	switch ev := e.Event.(type) {
 	case SourceOpened:
 		c.readers[ev.Reader] = &pausing{partitions: len(ev.From), paused: map[int]bool{}}
+		c.reading[e.Process] = ev.Reader
+	case Backpressure:
+		p := c.readers[c.reading[e.Process]]
+		switch {
+		case p == nil:
+		case ev.Reads:
+			delete(p.paused, ev.Partition)
+			delete(p.silent, ev.Partition)
+		default:
+			p.paused[ev.Partition] = true
+		}
 	case Paused:
 		c.readers[ev.Reader].paused[ev.Partition] = true
 	case Resumed:
