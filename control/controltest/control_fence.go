@@ -20,6 +20,7 @@ var fenceChecks = []controlCheck{
 	{"fence: a failure at every step", checkFenceSteps},
 	{"fence: cancelled at every step", checkFenceCancelled},
 	{"fence: lost answers", checkFenceLost},
+	{"fence: two processes with one owner id", checkOneOwnerTwice},
 	{"fence: a take-over waits for a commit, a heartbeat does not", checkCommitAndTakeOver},
 	{"fence: never after the take-over", checkCommitsAndTakeOver},
 }

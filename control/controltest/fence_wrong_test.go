@@ -319,6 +319,13 @@ var wrongOwners = []wrongCase{
 		}
 		return err
 	}}},
+	{name: "an epoch is committed as often as it is asked", check: "fence: two processes with one owner id", wrong: wrongFence{commit: func(m *Memory, ctx context.Context, l control.Lease, c control.Commit) error {
+		err := m.Under(l).Commit(ctx, c)
+		if codes.Has(err, codes.JournalConflict) {
+			return nil
+		}
+		return err
+	}}},
 	{name: "a heartbeat waits", check: "fence: a take-over waits for a commit, a heartbeat does not", wrong: wrongFence{renew: func(m *Memory, ctx context.Context, l control.Lease) (control.Lease, error) {
 		m.mu.Lock()
 		held := m.holds[l.Name]

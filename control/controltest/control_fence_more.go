@@ -94,3 +94,37 @@ func checkForkCancelled(p *plane) error {
 	}
 	return p.holds(s, w, 5, l.Token)
 }
+
+// Two processes have one owner id by mistake, and so the same lease and token. Each epoch is committed by one of them: the compare-and-set decides.
+func checkOneOwnerTwice(p *plane) error {
+	const clients, until = 3, 8
+	stores := p.opens(clients)
+	l, err := p.stream(stores[0], streamed, "twin", 0)
+	if err != nil {
+		return err
+	}
+	for _, s := range stores[1:] {
+		twin, err := p.take(s, l.Name, "twin")
+		if err != nil || twin.Token != l.Token {
+			return fmt.Errorf("the same owner again: token %d, %v; want %d", twin.Token, err, l.Token)
+		}
+		if _, err := s.Under(twin).OpenRun(p.ctx, streamed.Header()); err != nil {
+			return err
+		}
+	}
+	for epoch := uint64(1); epoch <= until; epoch++ {
+		errs := together(clients, func(i int) error { return stores[i].Under(l).Commit(p.ctx, streamed.Commit(epoch)) })
+		won := 0
+		for _, err := range errs {
+			if err == nil {
+				won++
+			} else if err := refusal("the slower one", err, codes.JournalConflict); err != nil {
+				return err
+			}
+		}
+		if won != 1 {
+			return fmt.Errorf("epoch %d was committed by %d", epoch, won)
+		}
+	}
+	return p.holds(stores[1], streamed, until, l.Token)
+}
