@@ -194,9 +194,7 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 	if err := in.cfg.Hooks.at(ctx, p); err != nil {
 		return err
 	}
-	if in.holds() {
-		in.courtesy(ctx, after)
-	}
+	in.courtesy(ctx, after)
 	p.Name = AfterOffsets
 	if err := in.cfg.Hooks.at(ctx, p); err != nil {
 		return err
@@ -207,16 +205,22 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 	return nil
 }
 
-// courtesy tells the consumer group where the journal stands.
+// courtesy tells the consumer group where the journal stands, as long as this run may act.
 func (in *incarnation) courtesy(ctx context.Context, s control.RunState) {
-	if in.cfg.CommitOffsets == nil {
+	if in.cfg.CommitOffsets == nil || !in.holds() {
 		return
+	}
+	told := ctx
+	if l := in.lease.Load(); l != nil {
+		var cancel context.CancelFunc
+		told, cancel = context.WithDeadline(ctx, l.Deadline)
+		defer cancel()
 	}
 	next := make(map[int32]record.Position, len(s.Cuts))
 	for p, cut := range s.Cuts {
 		next[p] = cut.Next
 	}
-	if err := in.cfg.CommitOffsets(ctx, next); err != nil && ctx.Err() == nil {
+	if err := in.cfg.CommitOffsets(told, next); err != nil && ctx.Err() == nil {
 		in.log.Warn("the group's offsets were not written; the journal has them", "group", in.cfg.Group, "code", codeName(err), "cause", err.Error())
 	}
 }

@@ -487,3 +487,53 @@ func TestTwinsWithOneOwnerID(t *testing.T) {
 		a.compare(resultOf(state, header.Partitions, nil), want)
 	})
 }
+
+// Whoever stood still between a commit and what comes after it tells nobody anything once its lease is lost: neither the group nor the caller.
+func TestNothingIsToldPastTheDeadline(t *testing.T) {
+	t.Parallel()
+	plan := parse(t, wideFlow)
+	in := randomInput(seeded(t, 68), 2, 60)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plan, in, awake)
+		told := r.fence("a")
+		for n := range 20 {
+			// The process stands still: renewals are not even sent.
+			r.journal.Inject(controltest.Fault{Op: controltest.OpRenew, Call: n + 1, Do: func() { <-time.After(3 * testTTL) }})
+		}
+		r.cfg.Hooks, _ = every(AfterCommit, 1, func(context.Context) error {
+			<-time.After(2 * testTTL)
+			return nil
+		})
+		tells := 0
+		r.cfg.CommitOffsets = func(context.Context, map[int32]record.Position) error { tells++; return nil }
+		r.cfg.OnProgress = func(Progress) { tells++ }
+		result, err := Run(context.Background(), r.cfg)
+		if !codes.Has(err, codes.StreamFenceStale) || r.journal.Epoch("run") != 1 || result.Epoch > 1 || told.String() != "ACQUIRED/1 LOST/1" {
+			t.Errorf("%v, epoch %d, told %s", err, r.journal.Epoch("run"), told)
+		}
+		<-time.After(time.Hour)
+		if tells != 0 {
+			t.Errorf("told %d times", tells)
+		}
+	})
+	t.Run("the group", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, plan, in, awake)
+			r.fence("a")
+			ctx, stop := context.WithCancel(context.Background())
+			r.cfg.CommitOffsets = func(ctx context.Context, _ map[int32]record.Position) error {
+				began := time.Now()
+				<-ctx.Done()
+				if d := time.Since(began); d > testTTL {
+					t.Errorf("the group was waited for %v, longer than the lease lasts", d)
+				}
+				stop()
+				return ctx.Err()
+			}
+			if _, err := Run(ctx, r.cfg); !errors.Is(err, ErrInterrupted) {
+				t.Error(err)
+			}
+		})
+	})
+}

@@ -125,22 +125,30 @@ func (r *runner) await(ctx context.Context) (outcome, bool) {
 			down = true
 			go func() { r.revived <- r.s.revive(cause) }()
 		case again := <-r.revived:
-			if !again {
-				return outcome{r.s.result(), r.s.stop}, true
-			}
-			if err := r.spawn(resume{}); err != nil {
-				return outcome{r.s.result(), codes.New(codes.Internal, "the run actor does not start again: %w", err)}, true
+			if o, over := r.again(ctx, again); over {
+				return o, true
 			}
 			down = false
-			// What it was told while it was down, and what it may have had in hand when it failed, is told again.
-			if r.e.cfg.Kill.Err() != nil {
-				r.send(down, kill{})
-			}
-			if ctx.Err() != nil {
-				r.send(down, interrupt{})
-			}
 		}
 	}
+}
+
+// again starts the run actor once more, or says how the run is over.
+func (r *runner) again(ctx context.Context, may bool) (o outcome, over bool) {
+	if !may {
+		return outcome{r.s.result(), r.s.stop}, true
+	}
+	if err := r.spawn(resume{}); err != nil {
+		return outcome{r.s.result(), codes.New(codes.Internal, "the run actor does not start again: %w", err)}, true
+	}
+	// What it was told while it was down, and what it may have had in hand when it failed, is told again.
+	if r.e.cfg.Kill.Err() != nil {
+		r.send(false, kill{})
+	}
+	if ctx.Err() != nil {
+		r.send(false, interrupt{})
+	}
+	return outcome{}, false
 }
 
 func (r *runner) send(down bool, m toRun) {

@@ -113,39 +113,36 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 	switch m := m.(type) {
 	case start:
 		s.open(c)
-		return nil
 	case resume:
 		s.quiet()
-		return nil
 	case interrupt:
 		s.interrupt()
-		return nil
 	case kill:
 		s.kill()
-		return nil
 	case leaseNews:
 		if s.phase != over && m.inc == s.gen {
 			s.leaseNews(m)
 		}
-		return nil
 	case saved:
 		if s.phase != over {
 			s.saved(m)
 		}
-		return nil
 	case saveDue:
 		s.saveWhenDue()
-		return nil
 	case saveGraceOver:
 		if s.phase == saving {
 			s.saves.cancel()
 		}
-		return nil
 	default:
-		if s.phase == over || m.incarnation() != s.number() {
-			return nil
+		if s.phase != over && m.incarnation() == s.number() {
+			s.ofIncarnation(c, m)
 		}
 	}
+	return nil
+}
+
+// ofIncarnation handles a message of the incarnation there is.
+func (s *supervisor) ofIncarnation(c *shell.Context, m toRun) {
 	switch m := m.(type) {
 	case opened:
 		s.opened(c, m.err)
@@ -163,7 +160,6 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 		s.told(m.state, m.err)
 		s.finish()
 	}
-	return nil
 }
 
 // Failed ends the incarnation to which the child belongs.
