@@ -67,7 +67,7 @@ type Checkpoints interface {
 	// KeepPointer makes a checkpoint visible. One that is there with the same manifest is fine; with another one it is PublicationConflict.
 	// The run has to stand at the epoch or later: JournalConflict.
 	KeepPointer(ctx context.Context, l Lease, p Pointer) error
-	// PinPointer pins or unpins; NameUnknown when there is none.
+	// PinPointer pins or unpins; CheckpointUnknown when there is none.
 	PinPointer(ctx context.Context, l Lease, runID string, epoch uint64, pinned bool) error
 	// DropPointers removes pointers that are not pinned, and says which it removed. What is not there is removed already.
 	DropPointers(ctx context.Context, l Lease, runID string, epochs []uint64) ([]uint64, error)

@@ -63,9 +63,9 @@ func CheckPointerFence(runID string, stored FenceToken, l Lease) error {
 	return CheckFence(runID, stored, l.Token)
 }
 
-// PointerUnknown is the refusal NameUnknown of a checkpoint that is not there.
+// PointerUnknown is the refusal CheckpointUnknown of a checkpoint that is not there.
 func PointerUnknown(runID string, epoch uint64) error {
-	return codes.New(codes.NameUnknown, "the store holds no checkpoint of run %q at epoch %d", runID, epoch)
+	return codes.New(codes.CheckpointUnknown, "the store holds no checkpoint of run %q at epoch %d", runID, epoch)
 }
 
 // Validate checks the shape of a fork and the lease that it is made under, before anything is locked: the lease is that of the new run. It

@@ -22,7 +22,7 @@ func Refused(err error) bool {
 	switch codes.Of(err) {
 	case codes.JournalConflict, codes.RunFinished, codes.RunUnknown, codes.Internal, codes.LimitReached,
 		codes.LeaseHeld, codes.StaleFence, codes.FenceRegression, codes.ConfigInvalid,
-		codes.RunMismatch, codes.TopicRecreated, codes.RunIDInvalid, codes.NameUnknown,
+		codes.RunMismatch, codes.TopicRecreated, codes.RunIDInvalid, codes.CheckpointUnknown,
 		codes.PublicationConflict, codes.RunNotQueued, codes.RunNotRunning,
 		codes.IdempotencyConflict, codes.RequestInvalid:
 		return true

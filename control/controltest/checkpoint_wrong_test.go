@@ -97,7 +97,7 @@ var wrongPointers = []wrongCase{
 		return dropped, err
 	}}},
 	{name: "what is not there is pinned", check: "pointer: pins and drops", wrong: wrongFence{pin: func(m *Memory, ctx context.Context, l control.Lease, runID string, epoch uint64, pinned bool) error {
-		if err := m.PinPointer(ctx, l, runID, epoch, pinned); !codes.Has(err, codes.NameUnknown) {
+		if err := m.PinPointer(ctx, l, runID, epoch, pinned); !codes.Has(err, codes.CheckpointUnknown) {
 			return err
 		}
 		return nil

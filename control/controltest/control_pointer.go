@@ -257,7 +257,7 @@ func checkPins(p *plane) error {
 		"pin an epoch too far":  func() error { return pin(math.MaxUint64, true) },
 		"pin of an unknown run": func() error { return other.PinPointer(p.ctx, cleaner, "no such run", 2, true) },
 	} {
-		if err := p.unchanged(s, what, codes.NameUnknown, call); err != nil {
+		if err := p.unchanged(s, what, codes.CheckpointUnknown, call); err != nil {
 			return err
 		}
 	}
