@@ -131,6 +131,7 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	}
 	t := a.newTerm(store)
 	defer t.end(ctx)
+	a.cleanUp = t.abandon
 	cfg := actors.Config{
 		Plan: plan, Source: source, Journal: store, RunID: o.runID, Group: o.group,
 		EpochEvery: o.epoch, EpochRecords: o.epochRecords, MaxRecords: o.onceN, UntilRecords: o.untilN, FetchSize: o.fetch,
@@ -143,7 +144,7 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	}
 	defer closing()
 	result, err := actors.Run(ctx, cfg)
-	return a.finishRun(ctx, o, plan, t, result, err)
+	return a.finishRun(ctx, o, plan, t, result, t.blame(ctx, err))
 }
 
 // prepareOutputs finds out before the run, not after it, that its results cannot be written.

@@ -169,7 +169,7 @@ func TestTheStoreIsLostInTheMiddle(t *testing.T) {
 	publishLog(t, dir, addr, "lost", 1)
 	code := p.end(t)
 	said := p.said(t)
-	if code != 5 && code != 7 || !strings.Contains(said, "STORE_UNAVAILABLE") && !strings.Contains(said, "STREAM_FENCE_OBSOLETO") {
+	if code != 5 || !strings.Contains(said, "weir: STORE_UNAVAILABLE") {
 		t.Errorf("exit %d:\n%s", code, said)
 	}
 	doc := parse(t, must(t, dir, append(args(db), "--standby")...))
@@ -190,7 +190,7 @@ func TestTheStoresFileIsMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	publishLog(t, dir, addr, "moved", 1)
-	if code, said := p.end(t), p.said(t); code != 5 && code != 7 || !strings.Contains(said, "moved or deleted") {
+	if code, said := p.end(t), p.said(t); code != 5 || !strings.Contains(said, "weir: STORE_UNAVAILABLE") || !strings.Contains(said, "moved or deleted") {
 		t.Errorf("exit %d:\n%s", code, said)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ const (
 	tripsOfTTL = 6
 	// trips is how many round trips are measured. The fastest counts: the others may have met a busy moment, which passes.
 	trips = 3
+	// abandonTimeout bounds giving the lease back when the process is to stop at once.
+	abandonTimeout = 500 * time.Millisecond
 	// endTimeout bounds giving the lease back. Without that the next owner waits until it has run out.
 	endTimeout = 2 * time.Second
 )
@@ -200,6 +203,38 @@ func (t *term) end(ctx context.Context) {
 		return
 	}
 	t.app.notice("weir: lease %s released, token %d\n", printable(l.Name), l.Token)
+}
+
+// abandon gives the lease back at once, while the run may still be doing something: whatever that is, it is done under the lease or not at all,
+// and the next owner waits for what is under way.
+func (t *term) abandon() {
+	t.mu.Lock()
+	l, lost := t.lease, t.lost
+	t.mu.Unlock()
+	if l.Token == 0 || lost != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
+	defer cancel()
+	if err := t.store.Release(ctx, l); err == nil {
+		t.app.notice("weir: lease %s released, token %d\n", printable(l.Name), l.Token)
+	}
+}
+
+// blame makes the store the reason of a run's end, when the lease was lost because the store could not be written, and not to another owner.
+func (t *term) blame(ctx context.Context, err error) error {
+	if !codes.Has(err, codes.StreamFenceStale) || !errors.Is(err, &codes.Error{Code: codes.StoreUnavailable}) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	t.mu.Lock()
+	l := t.lease
+	t.mu.Unlock()
+	if info, ok, lookErr := t.store.LookupLease(ctx, l.Name); lookErr == nil && ok && info.Token > l.Token {
+		return err
+	}
+	return codes.New(codes.StoreUnavailable, "the store could not be written for as long as the lease lasts: %w", err)
 }
 
 // tell says what happened to the lease.
