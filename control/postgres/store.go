@@ -246,31 +246,6 @@ func (s *Store) step(name string, _ *pgx.Conn) error {
 	return s.cfg.Hook(name)
 }
 
-// grace is how long a statement that was sent is waited for after its context has ended. It is usually over in a millisecond, and an answer
-// is worth more than an unknown.
-const grace = 2 * time.Second
-
-// patient is ctx, ending grace after it.
-func patient(ctx context.Context) (context.Context, context.CancelFunc) {
-	long, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var timer *time.Timer
-	var mu sync.Mutex
-	stop := context.AfterFunc(ctx, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		timer = time.AfterFunc(grace, cancel)
-	})
-	return long, func() {
-		stop()
-		mu.Lock()
-		defer mu.Unlock()
-		if timer != nil {
-			timer.Stop()
-		}
-		cancel()
-	}
-}
-
 // attempts bounds how often a write is tried that a deadlock or a serialisation failure undid.
 const attempts = 8
 
@@ -302,9 +277,8 @@ func (s *Store) attempt(ctx context.Context, fn func(ctx context.Context, conn *
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	long, cancel := patient(ctx)
-	defer cancel()
-	if err := fn(long, conn.Conn()); err != nil {
+	defer patient(ctx, conn.Conn())()
+	if err := fn(context.WithoutCancel(ctx), conn.Conn()); err != nil {
 		return err
 	}
 	return s.step("committed", conn.Conn())
