@@ -66,15 +66,14 @@ func (s *Store) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	// From here on the writing connection does nothing but begin's transactions, and writable, which need not wait.
+	if _, err := s.writer.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", min(attempt, s.cfg.BusyTimeout).Milliseconds())); err != nil {
+		return err
+	}
 	if err := s.writable(ctx); err != nil {
 		return err
 	}
-	if err := s.st.prepare(ctx, s.writer); err != nil {
-		return err
-	}
-	// From here on the writing connection does nothing but begin's transactions.
-	_, err = s.writer.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", min(attempt, s.cfg.BusyTimeout).Milliseconds()))
-	return err
+	return s.st.prepare(ctx, s.writer)
 }
 
 // setWAL switches a file to WAL mode; one that is in it stays. When two processes switch a new file at once, SQLite refuses one of them
@@ -174,8 +173,12 @@ func (s *Store) migrate(ctx context.Context) error {
 }
 
 // writable finds out now, and not at the first commit, whether the file can be written: it asks for the write lock and changes nothing.
-// BEGIN IMMEDIATE alone would not do: of a file that is read-only it makes a read transaction without a word.
+// BEGIN IMMEDIATE alone would not do: of a file that is read-only it makes a read transaction without a word. A lock that another process has is no
+// reason to give up: that process may have been stopped in its transaction, and whoever looks for the cause has to be able to read.
 func (s *Store) writable(ctx context.Context) error {
 	_, err := s.writer.ExecContext(ctx, "UPDATE schema_version SET version = version WHERE version < 0")
+	if isBusy(err) {
+		return nil
+	}
 	return err
 }

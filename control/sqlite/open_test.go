@@ -276,8 +276,12 @@ func TestLockedByAnother(t *testing.T) {
 	check("commit", s.Commit(t.Context(), small.Commit(2)))
 	_, err = s.OpenRun(t.Context(), small.Header())
 	check("open run", err)
-	_, err = Open(t.Context(), Config{Path: path, BusyTimeout: 2 * time.Millisecond})
-	check("open", err)
+	second := open(t, Config{Path: path, BusyTimeout: 2 * time.Millisecond}) // to look at it
+	defer second.Close()
+	if runs, err := second.Runs(t.Context()); err != nil || len(runs) != 1 {
+		t.Errorf("who opens it meanwhile reads %d runs, %v", len(runs), err)
+	}
+	check("commit by who opened it meanwhile", second.Commit(t.Context(), small.Commit(2)))
 	if _, err := s.Runs(t.Context()); err != nil {
 		t.Errorf("a reader waits for a writer: %v", err)
 	}

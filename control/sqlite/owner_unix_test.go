@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,8 +19,14 @@ import (
 	"github.com/weirstream/weir/partitions"
 )
 
-// stopSelf stops the process until somebody lets it go on.
-func stopSelf() { _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) }
+// stopSelf stops the process until somebody lets it go on. The signal may reach another thread first, so this one waits for the end of the stop.
+func stopSelf() {
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, syscall.SIGCONT)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	<-goesOn
+	signal.Stop(goesOn)
+}
 
 // An owner is killed before every other step of its life: taking the lease, opening the run, commits and pointers, the fork. What stands is whole,
 // and the next owner, whose lease has a higher token, goes on to the same end.
@@ -109,14 +116,14 @@ func TestAnOwnerThatIsStoppedInItsCommit(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "weir.db")
 		work := task{Path: path, Workload: faulty, Owner: "a", TTL: 10 * time.Second, Until: 3, StopAt: 3, KillAfterMicros: -1}
-		s := open(t, Config{Path: path, BusyTimeout: 20 * time.Millisecond, Now: func() time.Time { return time.Now().Add(time.Hour) }})
 		cmd := stopped(t, work)
+		s := open(t, Config{Path: path, BusyTimeout: 20 * time.Millisecond, Now: func() time.Time { return time.Now().Add(time.Hour) }})
 		blockedBy(t, s, work)
-		signal, want := syscall.SIGCONT, uint64(3)
+		send, want := syscall.SIGCONT, uint64(3)
 		if killed {
-			signal, want = syscall.SIGKILL, 2
+			send, want = syscall.SIGKILL, 2
 		}
-		if err := cmd.Process.Signal(signal); err != nil {
+		if err := cmd.Process.Signal(send); err != nil {
 			t.Fatal(err)
 		}
 		if err := cmd.Wait(); (err != nil) != killed {

@@ -56,7 +56,7 @@ type Store struct {
 
 var _ control.ControlStore = (*Store)(nil)
 
-// Open opens or creates the file and brings its schema up to date. It fails with StoreUnavailable (missing folder, no permission, locked),
+// Open opens or creates the file and brings its schema up to date. It fails with StoreUnavailable (missing folder, no permission),
 // StoreInvalid (not a SQLite file, or another program's), StoreNewer or JournalCorrupt.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	path, err := filepath.Abs(cfg.Path)
