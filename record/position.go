@@ -112,6 +112,18 @@ func (p Position) Next() Position {
 	return p
 }
 
+// Prev is p - 1. The first position, 0, is its own predecessor.
+func (p Position) Prev() Position {
+	if p == (Position{}) {
+		return p
+	}
+	var b uint64
+	p.lo, b = bits.Sub64(p.lo, 1, 0)
+	p.mid, b = bits.Sub64(p.mid, 0, b)
+	p.hi -= b
+	return p
+}
+
 // AppendBinary appends p as 24 bytes big endian, so that bytes sort as positions do. The error is always nil.
 func (p Position) AppendBinary(dst []byte) ([]byte, error) {
 	dst = binary.BigEndian.AppendUint64(dst, p.hi)

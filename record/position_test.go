@@ -62,6 +62,9 @@ func TestPositionAgainstBig(t *testing.T) {
 		if next.Cmp(lastPosition) > 0 {
 			next = lastPosition
 		}
+		if back := p.Next().Prev(); back != p && p.Next() != p {
+			t.Fatalf("seed %d: %s.Next().Prev() = %s", seed, p, back)
+		}
 		if p.Next().String() != next.String() {
 			t.Fatalf("seed %d: %s.Next() = %s, want %s", seed, p, p.Next(), next)
 		}
