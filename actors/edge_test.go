@@ -226,3 +226,29 @@ func TestReaderRefusesCreditThatWasNotTaken(t *testing.T) {
 		}
 	})
 }
+
+// An aggregate that stands across the limit comes whole. When the answer to the commit of it is lost, the run has more records than were
+// asked for, and has ended all the same.
+func TestAggregateAcrossTheLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := plain(10)
+		for i := range all {
+			all[i].Position = record.Offset(int64(min(i, 5)))
+			all[i].Sub = uint32(max(i-5, 0))
+		}
+		src := &scripted{poll: func(ctx context.Context, _ int) ([]record.Batch, error) {
+			return []record.Batch{{Records: all, Next: record.Offset(6)}}, nil
+		}}
+		r := newRig(t, parse(t, wideFlow), input{nil})
+		r.cfg.Source, r.cfg.UntilRecords = src, 7
+		r.cfg.Hooks, _ = every(AfterCommit, 1, func(context.Context) error { return errBoom })
+		result, err := Run(context.Background(), r.cfg)
+		if err != nil || result.Counts.Records != 10 || result.Partitions[0].Next != record.Offset(6) || result.Incarnations != 2 {
+			t.Errorf("%v, %+v", err, result)
+		}
+		if _, err := Run(context.Background(), r.cfg); !codes.Has(err, codes.RunMismatch) {
+			t.Errorf("another run for fewer than there are: %v", err)
+		}
+	})
+}

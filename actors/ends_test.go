@@ -30,13 +30,23 @@ func TestStopAtEveryMomentAndResume(t *testing.T) {
 			for n, hit := 1, true; hit; n++ {
 				synctest.Test(t, func(t *testing.T) {
 					r := newRig(t, plan, in, small)
+					r.fence("a")
 					ctx, stop := context.WithCancel(context.Background())
 					defer stop()
 					cfg := r.cfg
 					hooks, seen := every(point, n, func(context.Context) error { stop(); return nil })
 					cfg.Hooks = hooks
+					began := time.Now()
 					result, err := Run(ctx, cfg)
 					r.settled(result)
+					if d := time.Since(began); d > time.Second {
+						t.Errorf("stopped at passing %d: ended after %v", n, d)
+					}
+					// The next owner need not wait.
+					r.cfg.Fencing.Owner = "b"
+					if leases, err := r.journal.ListLeases(ctx); err != nil || len(leases) > 1 || len(leases) == 1 && leases[0].Valid {
+						t.Errorf("stopped at passing %d: leases %+v, %v", n, leases, err)
+					}
 					if hit = *seen >= n; !hit || err == nil {
 						// Not stopped, or stopped when the end had begun already.
 						if err != nil {

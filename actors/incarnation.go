@@ -42,6 +42,8 @@ type engine struct {
 	// effects ends with ctx, or when the lease is lost: nothing may be written any more.
 	effects context.Context
 	revoke  context.CancelCauseFunc
+	// inherited is the number of records that the run had when this process first read its state, or -1.
+	inherited atomic.Int64
 	// lastEpoch is the epoch of a FINISHED commit that was tried, or 0.
 	lastEpoch atomic.Uint64
 	// lease is the last grant. It is nil in a run without Fencing, and before the first.
@@ -164,6 +166,9 @@ func (in *incarnation) openRun() error {
 		return err
 	}
 	in.state, err = journal.OpenRun(in.ctx, in.header)
+	if err == nil {
+		in.inherited.CompareAndSwap(-1, recordsOf(in.state))
+	}
 	return err
 }
 

@@ -89,11 +89,11 @@ func (r *readerActor) begin() error {
 		r.lanes = append(r.lanes, l)
 		r.byID[p] = l
 	}
-	if r.limit > 0 && r.taken > r.limit {
+	if r.limit > 0 && r.in.inherited.Load() > r.limit {
 		return codes.New(codes.RunMismatch, "run %q has committed %d records already, and %d were asked for; ask for more, or use a new --run-id",
 			r.in.cfg.RunID, r.taken, r.limit)
 	}
-	r.exhausted = r.limit > 0 && r.taken == r.limit
+	r.exhausted = r.limit > 0 && r.taken >= r.limit
 	ctx, cancel := context.WithCancel(r.in.ctx)
 	r.stopPoll = cancel
 	r.in.workers.Go(func() { r.poll(ctx) })

@@ -514,6 +514,7 @@ func newSupervisor(e *engine, out chan<- outcome, publish func(Result)) *supervi
 func newEngine(ctx context.Context, cfg Config) *engine {
 	e := &engine{cfg: cfg, log: cfg.Logger, background: new(sync.WaitGroup)}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	e.inherited.Store(-1)
 	e.effects, e.revoke = context.WithCancelCause(e.ctx)
 	return e
 }
