@@ -10,6 +10,7 @@ import (
 	"github.com/weirstream/weir/control/controltest"
 	"github.com/weirstream/weir/internal/sim/invariant"
 	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/record"
 )
 
 // client is the store as a process reaches it: over a network that is slow and loses requests and answers, and through the gate of the
@@ -207,19 +208,31 @@ func (h *held) OpenRun(ctx context.Context, header control.RunHeader) (control.R
 
 // Commit is control.Journal's.
 func (h *held) Commit(ctx context.Context, m control.Commit) error {
-	id := h.p.w.attempts.Add(1)
 	m = cloneCommit(m)
-	h.p.add(invariant.Sent{ID: id, Epoch: m.Epoch})
-	_, err := request(ctx, h.client, opCommit, func(ctx context.Context, k *call) (nothing, error) {
-		return nothing{}, h.s.commit(ctx, k, id, h.lease, m)
-	})
-	h.p.add(invariant.Answered{ID: id, Epoch: m.Epoch, Outcome: invariant.OutcomeOf(err)})
-	if err == nil && h.s.mutant == JournalFirst {
+	if h.s.mutant == Ahead && m.Watermark > record.NoTime && m.Watermark < record.MaxTime {
+		m.Watermark += record.EventTime(time.Hour)
+	}
+	err := h.attempt(ctx, m)
+	switch {
+	case h.s.mutant == BlindRetry && err != nil && invariant.OutcomeOf(err) == invariant.Unknown:
+		m.Epoch++
+		return h.attempt(ctx, m)
+	case h.s.mutant == JournalFirst && err == nil:
 		_, err = request(ctx, h.client, opCommit, func(_ context.Context, k *call) (nothing, error) {
 			h.s.follow(k, m)
 			return nothing{}, nil
 		})
 	}
+	return err
+}
+
+func (h *held) attempt(ctx context.Context, m control.Commit) error {
+	id := h.p.w.attempts.Add(1)
+	h.p.add(invariant.Sent{ID: id, Epoch: m.Epoch})
+	_, err := request(ctx, h.client, opCommit, func(ctx context.Context, k *call) (nothing, error) {
+		return nothing{}, h.s.commit(ctx, k, id, h.lease, m)
+	})
+	h.p.add(invariant.Answered{ID: id, Epoch: m.Epoch, Outcome: invariant.OutcomeOf(err)})
 	return err
 }
 

@@ -15,11 +15,19 @@ func TestMutants(t *testing.T) {
 		checker invariant.Checker
 		within  uint64
 	}{
-		{FenceOff, invariant.NewStaleSilent(), 60},
+		{FenceOff, invariant.NewStaleSilent(), 200},
 		{FrozenClock, invariant.NewStaleSilent(), 200},
 		{DedupeOff, invariant.NewNoDuplicate(nil), 5},
 		{PointerFirst, invariant.NewCheckpointWhole(), 5},
 		{JournalFirst, invariant.NewNoLoss(nil), 200},
+		{BlindRetry, invariant.NewUnknownOnce(), 200},
+		{SameToken, invariant.NewFenceIncreases(), 10},
+		{Flipped, invariant.NewRestoreEqualsCut(nil), 10},
+		{Deaf, invariant.NewPausedSilent(), 60},
+		{Leaky, invariant.NewJournalMonotone(nil), 10},
+		{Wide, invariant.NewMemoryBounded(invariant.Limits{}), 200},
+		{Ahead, invariant.NewWatermarkMonotone(), 10},
+		{Beyond, invariant.NewRestoreBarrier(), 10},
 	} {
 		t.Run(string(c.mutant), func(t *testing.T) {
 			t.Parallel()

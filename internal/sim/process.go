@@ -262,13 +262,13 @@ func (p *process) run() {
 	p.add(invariant.Started{})
 	defer p.stop()
 	defer p.kill()
-	_, err := actors.Run(p.ctx, p.config())
+	result, err := actors.Run(p.ctx, p.config())
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	p.add(invariant.Ended{Err: text})
-	p.w.ended(p, err)
+	p.w.ended(p, result, err)
 }
 
 // interrupt asks the process to end in order. A stopped one hears of it when it goes on.
@@ -294,6 +294,9 @@ func (p *process) config() actors.Config {
 		Kill: p.dies, Hooks: actors.Hooks{At: p.hook}, Logger: slog.New(slog.DiscardHandler),
 		Checkpointer:    &checkpoint.Saver{Store: &checkpoints{p.w.server.mem, c, b}, Blobs: b, Plan: p.w.plan, Keep: sc.Keep},
 		CheckpointEvery: sc.CheckpointEvery,
+	}
+	if p.w.mutant == Wide {
+		cfg.CreditRecords *= 8
 	}
 	if !sc.Bounded {
 		cfg.MaxRecords = sc.total()

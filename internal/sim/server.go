@@ -144,6 +144,9 @@ func (s *server) loadBlobs(ctx context.Context, c *call, runID string, partition
 	if err != nil {
 		return nil, err
 	}
+	if s.mutant == Flipped && len(blobs) > 0 && len(blobs[0].Data) > 0 {
+		blobs[0].Data[0] ^= 1
+	}
 	s.history.Add(c.process, invariant.Loaded{Partition: partition, Blobs: blobs})
 	return blobs, nil
 }
@@ -165,7 +168,15 @@ func (s *server) acquire(ctx context.Context, c *call, name, owner string, ttl t
 		}
 	}
 	defer s.leave()
+	before, _, err := s.mem.LookupLease(ctx, name)
+	if err != nil {
+		return control.Lease{}, err
+	}
 	l, err := s.mem.Acquire(ctx, name, owner, ttl)
+	if err == nil && s.mutant == SameToken && before.Token > 0 {
+		l.Token = before.Token
+		s.mem.SetLeaseToken(name, before.Token)
+	}
 	if err == nil {
 		s.granted(c, l)
 	}

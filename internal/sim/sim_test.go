@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,4 +130,25 @@ func complain(t *testing.T, sc *Scenario, played *Played, found []invariant.Viol
 		fmt.Fprintln(&b, u)
 	}
 	t.Errorf("%s%s", b.String(), invariant.Text(played.Entries, *lines))
+}
+
+// The same seed gives the same scenario, and another one another.
+func TestDrawIsAFunctionOfTheSeed(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		a, b := Draw(seed), Draw(seed)
+		if !reflect.DeepEqual(a, b) {
+			t.Errorf("seed %d gives two scenarios: %s and %s", seed, a, b)
+		}
+		if reflect.DeepEqual(a.Log, Draw(seed+1).Log) {
+			t.Errorf("seeds %d and %d give one log", seed, seed+1)
+		}
+		for _, name := range []string{"p0.0", "p1.3", "last"} {
+			s1, k1 := a.drawProcess(name)
+			s2, k2 := b.drawProcess(name)
+			if s1 != s2 || !slices.Equal(k1, k2) {
+				t.Errorf("seed %d gives %s two fates", seed, name)
+			}
+		}
+	}
 }

@@ -35,6 +35,9 @@ func (s *source) Open(ctx context.Context, from map[int32]record.Position) (sour
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if s.p.w.mutant == Beyond {
+		from = beyond(from)
+	}
 	number := int(s.p.w.readers.Add(1))
 	s.p.add(invariant.SourceOpened{Reader: number, From: from})
 	if s.p.sourceFails("open") {
@@ -45,6 +48,17 @@ func (s *source) Open(ctx context.Context, from map[int32]record.Position) (sour
 		return nil, err
 	}
 	return &reader{s: s, Reader: r, number: number}, nil
+}
+
+// beyond moves every position that is not the beginning by one.
+func beyond(from map[int32]record.Position) map[int32]record.Position {
+	out := map[int32]record.Position{}
+	for n, at := range from {
+		if out[n] = at; at != (record.Position{}) {
+			out[n] = at.Next()
+		}
+	}
+	return out
 }
 
 type reader struct {
@@ -68,6 +82,9 @@ func (r *reader) Poll(ctx context.Context, most int) ([]record.Batch, error) {
 		return nil, codes.New(codes.SourceFailure, "injected: the log fails for a while")
 	}
 	batches, err := r.Reader.Poll(ctx, most)
+	if p.w.mutant == Leaky && len(batches) > 0 && len(batches[0].Records) > 2 {
+		batches[0].Records = append(batches[0].Records[:1:1], batches[0].Records[2:]...)
+	}
 	spans := make([]invariant.Span, len(batches))
 	for i := range batches {
 		spans[i] = r.lend(&batches[i])
@@ -101,7 +118,9 @@ func (r *reader) lend(b *record.Batch) invariant.Span {
 
 // Pause is sources.Reader's.
 func (r *reader) Pause(ps ...int32) {
-	r.Reader.Pause(ps...)
+	if r.s.p.w.mutant != Deaf {
+		r.Reader.Pause(ps...)
+	}
 	for _, n := range ps {
 		r.s.p.add(invariant.Paused{Reader: r.number, Partition: int(n)})
 	}

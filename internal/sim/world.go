@@ -9,8 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirstream/weir/actors"
 	"github.com/weirstream/weir/checkpoint/checkpointtest"
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/internal/sim/invariant"
 )
@@ -192,7 +194,10 @@ func (w *world) happen(h happening) {
 }
 
 // ended judges how a process ended.
-func (w *world) ended(p *process, err error) {
+func (w *world) ended(p *process, result actors.Result, err error) {
+	if stands := w.server.mem.Epoch(runID); err == nil && (result.Status != control.RunFinished || result.Epoch != stands || result.Counts.Records != w.sc.total()) {
+		w.surprise(p, fmt.Errorf("it tells of epoch %d, %s, %d records; the journal stands at epoch %d", result.Epoch, result.Status, result.Counts.Records, stands))
+	}
 	if err == nil || codes.Has(err, codes.RunFinished) {
 		w.finished.Store(true)
 		return
