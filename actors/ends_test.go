@@ -44,7 +44,7 @@ func TestStopAtEveryMomentAndResume(t *testing.T) {
 					}
 					// The next owner need not wait.
 					r.cfg.Fencing.Owner = "b"
-					if leases, err := r.journal.ListLeases(ctx); err != nil || len(leases) > 1 || len(leases) == 1 && leases[0].Valid {
+					if leases, err := r.journal.ListLeases(context.Background()); err != nil || len(leases) > 1 || len(leases) == 1 && leases[0].Valid {
 						t.Errorf("stopped at passing %d: leases %+v, %v", n, leases, err)
 					}
 					if hit = *seen >= n; !hit || err == nil {
