@@ -394,6 +394,41 @@ func TestStoppedCollectorGoesOnWithinASave(t *testing.T) {
 	}
 }
 
+// A collector that is killed at any of its steps, in either pass, leaves every checkpoint whole, and what it left undone is done by the next.
+func TestCollectorKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, second := range []bool{false, true} {
+		for at := 1; ; at++ {
+			w := abandoned(t)
+			w.own(t, time.Minute)
+			w.feed(t, 30, 3)
+			w.save(t)
+			w.release(t)
+			w.sleep(2 * time.Hour)
+			if second {
+				w.collect(t)
+				w.sleep(2 * time.Hour)
+			}
+			s := &steps{}
+			s.kill(at)
+			_, err := w.gcOf(s).Collect(t.Context())
+			if !s.dead {
+				if err != nil || at < 10 {
+					t.Fatalf("a collector of %d steps: %v", at, err)
+				}
+				break
+			}
+			w.sleep(2 * time.Hour)
+			if bad := w.settle(t); len(bad) > 0 {
+				t.Errorf("second pass %v, killed at step %d: %v", second, at, bad)
+			}
+			if c := w.collect(t); c.Standing != c.Referenced || len(c.Waiting)+len(c.SetAside)+len(c.Purged) > 0 {
+				t.Errorf("second pass %v, killed at step %d: not all is cleaned up: %+v", second, at, c)
+			}
+		}
+	}
+}
+
 // The tests above see a collector that removes at once what it finds unreferenced.
 func TestStoppedAnywhereSeesARemovalAtOnce(t *testing.T) {
 	t.Parallel()
