@@ -155,6 +155,8 @@ var Table = []Row{
 		Why: "Runs what was admitted, through ports: which stores stand behind them is chosen by cmd."},
 	{Package: "actors", Imports: with("actors/shell", "sources", "sinks", "control", "checkpoint", "metrics"),
 		Why: "Ports only: what stands behind them is chosen by cmd."},
+	{Package: "actors/group", Imports: with("actors", "sources", "control"),
+		Why: "One engine for each partition that this process is given; who gives is a port."},
 	{Package: "actors/shell", Imports: []string{"record", "codes"}, Vendors: []string{protoactor},
 		Why: "The only package that meets protoactor."},
 	{Package: "actors/actortest", Imports: []string{"actors/shell", "record", "codes"},

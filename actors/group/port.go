@@ -1,0 +1,32 @@
+package group
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/weirstream/weir/sources"
+)
+
+// Assigner is sources.Assigner: it says which partitions this process works on. Handler is sources.Handler, which Member implements. They are
+// declared beside the sources, so that an edge can offer an Assigner without knowing the engine.
+type (
+	Assigner = sources.Assigner
+	Handler  = sources.Handler
+)
+
+// RunID is the run of one partition of a run that is spread over processes: RUN/N. It has its own lease (control.StreamLease), its own row
+// in the journal and its own checkpoints.
+func RunID(run string, partition int32) string { return run + "/" + strconv.Itoa(int(partition)) }
+
+// PartitionOf is the partition of a run id made by RunID for a run; false when it is of none.
+func PartitionOf(run, id string) (int32, bool) {
+	text, ok := strings.CutPrefix(id, run+"/")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != text {
+		return 0, false
+	}
+	return int32(n), true
+}
