@@ -178,3 +178,33 @@ func TestTermUnderLoad(t *testing.T) {
 	slices.Sort(starts)
 	t.Logf("%d records; ends within %v (median %v), the next starts within %v (median %v)", n, ends[times-1], ends[times/2], starts[times-1], starts[times/2])
 }
+
+// TestTermWithoutABroker: a daemon whose broker does not answer, or is gone, ends in order all the same when it is told to.
+func TestTermWithoutABroker(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]syscall.Signal{"stands still": syscall.SIGSTOP, "gone": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := fixtureDir(t)
+			b := startLogged(t, dir, "broker", nil, "broker", "--port", "0", "--json")
+			var addr string
+			b.await(t, "an address", func() bool {
+				_, rest, ok := strings.Cut(b.said(t), `"listening":"`)
+				addr, _, _ = strings.Cut(rest, `"`)
+				return ok
+			})
+			publishLog(t, dir, addr, "ticks", 1)
+			p := startLogged(t, dir, "daemon", nil, runArgs(addr, "ticks", "d", "--epoch", "50ms", "--verbose")...)
+			p.await(t, "a commit", func() bool { return strings.Contains(p.said(t), "records=23") })
+			b.Process.Signal(s)
+			told := time.Now()
+			p.Process.Signal(syscall.SIGTERM)
+			if code := p.end(t); code != 0 || !strings.Contains(p.said(t), "released, token 1") {
+				t.Errorf("exit %d:\n%s", code, p.said(t))
+			}
+			if took := time.Since(told); took > 10*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
