@@ -29,6 +29,7 @@
 // ttl of seconds it does not matter. And nobody ends the transaction of a process that is stopped in its middle: others wait for BusyTimeout, are
 // told STORE_UNAVAILABLE, and go on when it was continued or killed; nothing is taken over meanwhile, so what it commits late is still under
 // its own valid fence. A holder whose heartbeat was told so tries it again until its own deadline: BusyTimeout should be at most a third of the ttl.
+// The file can be opened and read meanwhile.
 //
 // # Owned runs, checkpoints, forks
 //
