@@ -39,6 +39,16 @@ const (
 // storePrefix marks the steps of the store among the failpoints.
 const storePrefix = "store:"
 
+// The failpoints of a checkpoint: before and after each blob, and before and after the pointer. They have no epoch.
+const (
+	beforeBlob    = "checkpoint:blob"
+	afterBlob     = "checkpoint:written"
+	beforePointer = "checkpoint:pointer"
+	afterPointer  = "checkpoint:kept"
+)
+
+var checkpointPoints = []string{beforeBlob, afterBlob, beforePointer, afterPointer}
+
 // isStep says whether a failpoint is a step of the store.
 func isStep(name string) bool { return strings.HasPrefix(name, storePrefix) }
 
@@ -106,10 +116,13 @@ func parseFault(entry string) (*fault, error) {
 		}
 		f.epoch, f.relative = n, relative
 	}
-	if isStep(name) && name != storePrefix || slices.Contains(actors.Failpoints(), actors.Failpoint(name)) {
+	if slices.Contains(checkpointPoints, name) && has {
+		return nil, wrong("the making of a checkpoint has no epoch")
+	}
+	if isStep(name) && name != storePrefix || slices.Contains(checkpointPoints, name) || slices.Contains(actors.Failpoints(), actors.Failpoint(name)) {
 		return f, nil
 	}
-	return nil, wrong("there is no failpoint of that name; there are %v and %sSTEP", actors.Failpoints(), storePrefix)
+	return nil, wrong("there is no failpoint of that name; there are %v, %v and %sSTEP", actors.Failpoints(), checkpointPoints, storePrefix)
 }
 
 // hooks are those of the engine.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"io"
 	"time"
 
+	"github.com/weirstream/weir/checkpoint"
 	"github.com/weirstream/weir/control"
 )
 
@@ -45,7 +47,10 @@ func (g gated) Release(ctx context.Context, l control.Lease) error {
 
 // KeepPointer is control.Checkpoints'.
 func (g gated) KeepPointer(ctx context.Context, l control.Lease, p control.Pointer) error {
-	return g.do(func() error { return g.ControlStore.KeepPointer(ctx, l, p) })
+	g.f.pass(beforePointer, 0)
+	err := g.do(func() error { return g.ControlStore.KeepPointer(ctx, l, p) })
+	g.f.pass(afterPointer, 0)
+	return err
 }
 
 // DropPointers is control.Checkpoints'.
@@ -116,4 +121,18 @@ func (f *failpoints) unsettle() {
 	defer f.mu.Unlock()
 	f.stopping = false
 	f.moving.Broadcast()
+}
+
+// drilledBlobs are blobs around which the process may fail.
+type drilledBlobs struct {
+	checkpoint.Blobs
+	f *failpoints
+}
+
+// Put is checkpoint.Blobs'.
+func (b drilledBlobs) Put(ctx context.Context, r io.Reader) (checkpoint.Info, error) {
+	b.f.pass(beforeBlob, 0)
+	info, err := b.Blobs.Put(ctx, r)
+	b.f.pass(afterBlob, 0)
+	return info, err
 }

@@ -40,6 +40,9 @@ func (a *app) addCheckpoints(ctx context.Context, cfg *actors.Config, o runOptio
 	if err != nil {
 		return nil, err
 	}
+	if len(store.faults.faults) > 0 {
+		blobs = drilledBlobs{blobs, store.faults}
+	}
 	if wrapBlobs != nil {
 		blobs = wrapBlobs(blobs)
 	}

@@ -16,7 +16,8 @@ var wrapStore func(control.ControlStore) control.ControlStore
 // runStore is the store of a run, and the blobs that it can keep itself, or nil.
 type runStore struct {
 	control.ControlStore
-	blobs checkpoint.Blobs
+	blobs  checkpoint.Blobs
+	faults *failpoints
 }
 
 // openRunStore opens the store of a run: time-outs fit the ttl of its lease, and a drill may interfere at every step of a write.
@@ -29,7 +30,7 @@ func openRunStore(ctx context.Context, o runOptions, faults *failpoints) (*runSt
 	if err != nil {
 		return nil, err
 	}
-	var out runStore
+	out := runStore{faults: faults}
 	if st.Kind == control.StoreSQLite {
 		now, err := drillClock()
 		if err != nil {

@@ -14,6 +14,7 @@
 //	twins     two processes with the same owner id by mistake
 //	reborn    an owner id that comes back in another process
 //	clock     a process whose clock is two minutes ahead
+//	keeper    SIGKILL around every write of a checkpoint
 //	restore   an older checkpoint, restored as a new run and fed with the rest of the topic
 //
 // The long drill (Config.Records) is one run with an owner and a stand-by and as many faults as are asked for, compared with the same run left

@@ -110,7 +110,7 @@ func TestEveryFailpointHasItsTurn(t *testing.T) {
 		for _, one := range d.planned() {
 			in[one.name]++
 		}
-		if len(in) != 11+lanes {
+		if len(in) != 12+lanes {
 			t.Errorf("%s: the parts %v", kind, in)
 		}
 		kills, stops := map[string]bool{}, 0

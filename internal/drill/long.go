@@ -113,7 +113,7 @@ func (d *drill) long(ctx context.Context) error {
 
 // endure runs owner after owner, each with its mishap and a stand-by behind it, and compares the outcome with that of a run that was left alone.
 func (p *part) endure(ctx context.Context, log string) error {
-	p.more = []string{"--epoch", "200ms"}
+	p.pace = []string{"--epoch", "200ms"}
 	t, err := p.newTopic(ctx, p.name, p.Partitions)
 	if err != nil {
 		return err

@@ -25,9 +25,12 @@ type part struct {
 	eyes             control.ControlStore
 	watch            *watcher
 	ttl              time.Duration
-	// more arguments of every process of the part.
-	more []string
+	// pace are arguments of every process of the part.
+	pace []string
 }
+
+// shortEpochs make many epochs of a small topic.
+var shortEpochs = []string{"--epoch", "100ms", "--epoch-records", "10", "--fetch", "4"}
 
 // watchEvery is how often the reader looks, watchLong in the long drill, where it reads much every time.
 const (
@@ -56,6 +59,7 @@ func (d *drill) planned() []plan {
 		{"reborn", d.ShortTTL, (*part).reborn},
 		{"clock", d.ShortTTL, (*part).clock},
 		{"restore", d.ShortTTL, (*part).restore},
+		{"keeper", d.ShortTTL, (*part).keeper},
 	}
 	points := d.points()
 	for i := range lanes {
@@ -98,7 +102,7 @@ func (d *drill) parts(ctx context.Context) error {
 // play runs one part. An error that is one of the drill's promises is a check that did not hold; only what keeps the drill itself from going on
 // is returned.
 func (d *drill) play(ctx context.Context, one plan) error {
-	p := &part{drill: d, name: one.name, run: fmt.Sprintf("drill-%s-%s", d.id, one.name), dir: filepath.Join(d.Dir, one.name), ttl: one.ttl}
+	p := &part{drill: d, name: one.name, run: fmt.Sprintf("drill-%s-%s", d.id, one.name), dir: filepath.Join(d.Dir, one.name), ttl: one.ttl, pace: shortEpochs}
 	if err := p.open(ctx); err != nil {
 		return err
 	}
@@ -201,11 +205,7 @@ func (p *part) weir(name string, o options) (*process, error) {
 	if o.standby {
 		args = append(args, "--standby")
 	}
-	more := p.more
-	if more == nil {
-		more = []string{"--epoch", "100ms", "--epoch-records", "10", "--fetch", "4"}
-	}
-	args = append(append(args, more...), o.more...)
+	args = append(append(args, p.pace...), o.more...)
 	env := append([]string{storeEnv + "=" + p.storeText}, o.env...)
 	if o.points != "" {
 		env = append(env, "WEIR_FAILPOINTS="+o.points)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -20,9 +21,6 @@ func (p *part) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.watch.mu.Lock()
-	p.watch.blobs = blobs
-	p.watch.mu.Unlock()
 	keep := []string{"--checkpoint-every", "50ms", "--checkpoints", where}
 	t, a, _, err := p.begin(ctx, options{daemon: true, more: keep})
 	if err != nil {
@@ -69,18 +67,49 @@ func (p *part) restore(ctx context.Context) error {
 	return next.replayed(ctx, keep, old)
 }
 
-// blobs is where the checkpoints of the part are, as the drill and as the processes say it.
-func (p *part) blobs(ctx context.Context) (checkpoint.Blobs, string, error) {
+// blobs is where the checkpoints of the part are, as the drill and as the processes say it. The reader looks there from now on.
+func (p *part) blobs(ctx context.Context) (blobs checkpoint.Blobs, where string, err error) {
 	if db, ok := p.eyes.(*postgres.Store); ok {
-		return pgblobs.On(db), "store", nil
+		blobs, where = pgblobs.On(db), "store"
+	} else {
+		id, err := p.eyes.StoreID(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		where = filepath.Join(p.dir, "checkpoints")
+		if blobs, err = dir.OpenOwned(where, id); err != nil {
+			return nil, "", err
+		}
 	}
-	id, err := p.eyes.StoreID(ctx)
+	p.watch.mu.Lock()
+	defer p.watch.mu.Unlock()
+	p.watch.blobs = blobs
+	return blobs, where, nil
+}
+
+// keeper: one owner after the other is killed while it makes a checkpoint. Whatever can be seen afterwards is whole.
+func (p *part) keeper(ctx context.Context) error {
+	blobs, where, err := p.blobs(ctx)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
-	where := filepath.Join(p.dir, "checkpoints")
-	blobs, err := dir.OpenOwned(where, id)
-	return blobs, where, err
+	p.pace = append(slices.Clone(shortEpochs), "--checkpoint-every", "20ms", "--checkpoints", where)
+	if err := p.lane(ctx, []string{"checkpoint:blob", "checkpoint:written", "checkpoint:pointer", "checkpoint:kept"}); err != nil {
+		return err
+	}
+	all, err := p.eyes.ListPointers(ctx, p.run)
+	if err != nil {
+		return err
+	}
+	p.promise(len(all) > 0, "checkpoints are made in spite of the kills", "%d", len(all))
+	for _, c := range all {
+		v, err := checkpoint.Audit(ctx, blobs, c)
+		if err != nil {
+			return err
+		}
+		p.promise(v.Err() == nil && v.Blobs == c.Blobs, fmt.Sprintf("the checkpoint of epoch %d is whole", c.Epoch), "%d blobs, %d bytes, %v", c.Blobs, c.Bytes, orText(v.Err(), "verified"))
+	}
+	return nil
 }
 
 // kept waits for a checkpoint of a later epoch, and returns the first.
