@@ -94,6 +94,12 @@ func FuzzRestore(f *testing.F) {
 		}
 	}
 	h.cut(f)
+	// A delta of keys: a cut makes one from thousands of keys on only.
+	h.deliver(f, []record.Record{{Position: record.Offset(60), Arrival: record.NoTime, Value: []byte(`{"id":"last","key":"a","at":8000,"x":1}`)}})
+	h.m.keys.cutDelta([]int{0}, h.m.grid, &h.m.ledger)
+	clear(h.m.keys.dirty)
+	h.cut(f)
+	h.cutAndCrash(f)
 	f.Add(uint8(0), uint16(3), []byte{0xff}, true)
 	f.Add(uint8(1), uint16(10), []byte{0, 0, 0, 0, 0, 0, 0, 0, 0}, false)
 	f.Add(uint8(2), uint16(9999), []byte{}, true)
