@@ -74,6 +74,7 @@ type Checkpoints interface {
 	// ListPointers lists checkpoints by run and epoch, of one run or ("") of all.
 	ListPointers(ctx context.Context, runID string) ([]Pointer, error)
 	// ForkRun makes the new run in one transaction under the new run's lease (StreamLease of its id). A run that is there already is
-	// RunMismatch, unless it is this very fork and nothing was committed since: then it is fine, since an answer may have been lost.
+	// RunMismatch, unless it is this very fork and nothing was committed since: then it is fine, since an answer may have been lost, and the run
+	// belongs to the term that asks now.
 	ForkRun(ctx context.Context, l Lease, f Fork) error
 }

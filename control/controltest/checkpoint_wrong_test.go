@@ -252,6 +252,13 @@ var wrongForks = []wrongCase{
 		}
 		return m.ForkRun(ctx, l, f)
 	}}},
+	{name: "a fork stays the first owner's", check: "fork: asked again", wrong: wrongFence{fork: func(m *Memory, ctx context.Context, l control.Lease, f control.Fork) error {
+		fence := l.Token
+		with(m, f.Header.RunID, func(r *memoryRun) { fence = r.fence })
+		err := m.ForkRun(ctx, l, f)
+		with(m, f.Header.RunID, func(r *memoryRun) { r.fence = fence })
+		return err
+	}}},
 	{name: "any run that is there is fine", check: "fork: a run that is there", wrong: forkBut(codes.RunMismatch)},
 	{name: "a fork with commits is fine", check: "fork: asked again", wrong: forkBut(codes.RunMismatch)},
 	{name: "a recreated topic is fine", check: "fork: headers that differ", wrong: forkBut(codes.TopicRecreated)},

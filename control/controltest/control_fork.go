@@ -216,8 +216,14 @@ func checkForkAgain(p *plane) error {
 	if err := p.holds(s, w, 5, l.Token); err != nil {
 		return err
 	}
-	// By the next owner, which may have opened it.
+	// By the next owner: it is that one's from now on. It may have opened it.
 	if l, err = p.nextTerm(s, l, "next"); err != nil {
+		return err
+	}
+	if err := other.ForkRun(p.ctx, l, c.fork(w.RunID)); err != nil {
+		return fmt.Errorf("the same fork again, by the next owner: %w", err)
+	}
+	if err := p.holds(s, w, 5, l.Token); err != nil {
 		return err
 	}
 	h := w.Header()
