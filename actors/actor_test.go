@@ -315,7 +315,7 @@ func TestFanInDoesNotDependOnTheOrderOfAnswers(t *testing.T) {
 			for e, cut := range cuts {
 				for _, p := range order {
 					c := control.PartitionCommit{Cut: partitions.Cut{Partition: int32(p), Watermark: cut[p].w}}
-					shell.Send(f, toFanIn(cutTaken{now(b), uint64(e + 1), cut[p].status, c}))
+					shell.Send(f, toFanIn(cutTaken{now(b), uint64(e + 1), cut[p].status, c, PartitionProgress{}}))
 				}
 				got := actortest.Expect[aligned](b.coordinator)
 				if got.watermark != want[e] || got.epoch != uint64(e+1) || len(got.partitions) != 3 || got.partitions[0].Cut.Partition != 0 || got.partitions[2].Cut.Partition != 2 {

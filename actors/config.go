@@ -86,6 +86,12 @@ type Config struct {
 	OnProgress func(Progress)
 	// OnBackpressure is told when a partition is held at the source, and when it flows again. It is called in an actor and must not block.
 	OnBackpressure func(partition int32, t backpressure.Transition)
+	// OnState is told of every new state of the run, OnQueue when what is under way to a partition begins, ends, waits or is held, OnWithheld
+	// when a partition gets no more until its results are committed, and when it does again. All are called in actors and must not block;
+	// calls for one run, or one partition, do not overlap.
+	OnState    func(StateChange)
+	OnQueue    func(Queue)
+	OnWithheld func(partition int32, on bool)
 	// Logger gets failures, restarts and ends. Defaults to none.
 	Logger *slog.Logger
 	// Hooks are for tests.

@@ -124,10 +124,10 @@ func (a *coordinatorActor) aligned(m aligned) {
 		a.commit.Status = control.RunFinished
 		a.in.lastEpoch.Store(m.epoch)
 	}
-	commit, queues := a.commit, a.queues
+	commit, queues, seen := a.commit, a.queues, m.seen
 	state := a.after(commit)
 	a.in.workers.Go(func() {
-		err := protect(func() error { return a.in.commit(commit, state, queues) })
+		err := protect(func() error { return a.in.commit(commit, state, queues, seen) })
 		shell.Send(a.in.coordinator, toCoordinator(commitDone{m.stamp, err}))
 	})
 }
@@ -175,7 +175,7 @@ func (a *coordinatorActor) Stopped(*shell.Context) error { return nil }
 
 // commit writes one epoch and then does what may only come after it. It runs in a goroutine, with the context of the whole run: a commit
 // is never cut off because an actor failed, since its answer would be lost for nothing. It is cut off when the lease is lost.
-func (in *incarnation) commit(c control.Commit, after control.RunState, queues []Queue) error {
+func (in *incarnation) commit(c control.Commit, after control.RunState, queues []Queue, seen []PartitionProgress) error {
 	ctx := in.effects
 	p := Point{Name: BeforeCommit, Actor: coordinatorName, Incarnation: in.number, Epoch: c.Epoch}
 	if err := in.cfg.Hooks.at(ctx, p); err != nil {
@@ -200,7 +200,7 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 		return err
 	}
 	if in.cfg.OnProgress != nil && in.holds() {
-		in.cfg.OnProgress(progressOf(in, c, after, took, queues))
+		in.cfg.OnProgress(progressOf(in, c, after, took, queues, seen))
 	}
 	return nil
 }
@@ -232,8 +232,8 @@ func codeName(err error) string {
 	return ""
 }
 
-func progressOf(in *incarnation, c control.Commit, s control.RunState, took time.Duration, queues []Queue) Progress {
-	p := Progress{Epoch: c.Epoch, Incarnation: in.number, Status: c.Status, Watermark: c.Watermark, CommitTime: took, Queues: queues}
+func progressOf(in *incarnation, c control.Commit, s control.RunState, took time.Duration, queues []Queue, seen []PartitionProgress) Progress {
+	p := Progress{Epoch: c.Epoch, Incarnation: in.number, Status: c.Status, Watermark: c.Watermark, CommitTime: took, Queues: queues, Partitions: seen}
 	p.Blocked = blockedResults(s, in.blocked)
 	for _, pc := range c.Partitions {
 		p.Rows += pc.Rows.Count

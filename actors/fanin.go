@@ -56,8 +56,10 @@ func (a *fanInActor) cutTaken(m cutTaken) error {
 	out := aligned{stamp: m.stamp, epoch: m.epoch, watermark: a.merge()}
 	for _, c := range a.answers {
 		out.partitions = append(out.partitions, c.commit)
+		out.seen = append(out.seen, c.seen)
 	}
 	slices.SortFunc(out.partitions, func(x, y control.PartitionCommit) int { return cmp.Compare(x.Cut.Partition, y.Cut.Partition) })
+	slices.SortFunc(out.seen, func(x, y PartitionProgress) int { return cmp.Compare(x.Partition, y.Partition) })
 	a.answers = nil
 	shell.Send(a.in.coordinator, toCoordinator(out))
 	return nil

@@ -29,6 +29,8 @@ type lane struct {
 	// asked: the Poll under way asks for this partition, since it was not held when it began.
 	asked bool
 
+	told laneState
+
 	aside                   []*part
 	asideRecords, asideByte int64
 }
@@ -144,6 +146,13 @@ func (l *lane) regulate() {
 		l.in.source.Resume(l.partition)
 	}
 	l.held = held
+	l.tell()
+}
+
+// laneState is what of a queue is told when it changes.
+type laneState struct {
+	busy, aside, known bool
+	state              backpressure.State
 }
 
 func (l *lane) measure(g backpressure.Gauge, v int64, now time.Time) {

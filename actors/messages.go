@@ -200,6 +200,7 @@ type (
 		epoch  uint64
 		status watermark.Status
 		commit control.PartitionCommit
+		seen   PartitionProgress
 	}
 	maxTime struct {
 		stamp
@@ -234,6 +235,7 @@ type (
 		stamp
 		epoch      uint64
 		partitions []control.PartitionCommit
+		seen       []PartitionProgress
 		watermark  record.EventTime
 	}
 	// through is the maximum event time over all partitions.

@@ -74,7 +74,7 @@ func (a *partitionActor) giveBack(s stamp, records, bytes int64) {
 	a.withheld.records += records
 	a.withheld.bytes += bytes
 	if !a.dueAsked {
-		a.dueAsked = true
+		a.withhold(true)
 		shell.Send(a.in.coordinator, toCoordinator(epochDue{stamp: s}))
 	}
 }
@@ -111,11 +111,14 @@ func (a *partitionActor) cut(m barrier) error {
 		return err
 	}
 	a.eff = partitions.Effects{Rows: partitions.Rows{Data: a.spare}}
-	a.spare, a.weighed, a.weight, a.dueAsked = nil, 0, 0, false
+	a.spare, a.weighed, a.weight = nil, 0, 0
+	if a.dueAsked {
+		a.withhold(false)
+	}
 	if a.withheld.records > 0 || a.withheld.bytes > 0 {
 		shell.Send(a.in.reader, toReader(credit{m.stamp, a.partition, a.withheld.records, a.withheld.bytes}))
 		a.withheld.records, a.withheld.bytes = 0, 0
 	}
-	shell.Send(a.in.fanIn, toFanIn(cutTaken{m.stamp, m.epoch, a.machine.Status(), commit}))
+	shell.Send(a.in.fanIn, toFanIn(cutTaken{m.stamp, m.epoch, a.machine.Status(), commit, a.progress(commit.Cut, commit.Quarantine)}))
 	return nil
 }

@@ -98,6 +98,8 @@ type Progress struct {
 	CommitTime time.Duration
 	// Blocked are the partitions that are not read any more, and why.
 	Blocked []PartitionResult
+	// Partitions that were cut, in ascending order.
+	Partitions []PartitionProgress
 	// Queues, one a partition in ascending order, are as they were when the cut was asked for.
 	Queues []Queue
 }

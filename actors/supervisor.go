@@ -68,9 +68,11 @@ type supervisor struct {
 	publish func(Result)
 
 	phase phase
-	cur   *incarnation
-	began time.Time
-	timer *time.Timer
+	// toldPhase is the last one that OnState was told of.
+	toldPhase phase
+	cur       *incarnation
+	began     time.Time
+	timer     *time.Timer
 
 	// state is what the journal is known to hold. uncertain: a commit may stand that is not in it.
 	state     control.RunState
@@ -110,6 +112,7 @@ type supervisor struct {
 
 // Receive handles one message.
 func (s *supervisor) Receive(c *shell.Context, m toRun) error {
+	defer s.tell()
 	switch m := m.(type) {
 	case start:
 		s.open(c)
@@ -164,6 +167,7 @@ func (s *supervisor) ofIncarnation(c *shell.Context, m toRun) {
 
 // Failed ends the incarnation to which the child belongs.
 func (s *supervisor) Failed(_ *shell.Context, f shell.Failed) error {
+	defer s.tell()
 	if s.phase == over {
 		return nil
 	}

@@ -1,0 +1,104 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/watermark"
+)
+
+// RunState is what a run is doing, as OnState tells it.
+type RunState string
+
+// The states, in the order of phase.
+const (
+	StateLeasing   RunState = "LEASING"   // asks for the lease, or stands by
+	StateOpening   RunState = "OPENING"   // restores the last cut and opens the source
+	StateRunning   RunState = "RUNNING"   // reads and processes
+	StateEnding    RunState = "ENDING"    // stops an incarnation
+	StateBackoff   RunState = "BACKOFF"   // waits before the next incarnation
+	StateSaving    RunState = "SAVING"    // makes the last checkpoint
+	StateReleasing RunState = "RELEASING" // gives the lease back
+	StateOver      RunState = "OVER"      // Run returns
+)
+
+var runStates = [...]RunState{
+	leasing: StateLeasing, opening: StateOpening, running: StateRunning, ending: StateEnding, waiting: StateBackoff,
+	saving: StateSaving, releasing: StateReleasing, over: StateOver,
+}
+
+// StateChange tells of a new state.
+type StateChange struct {
+	State       RunState
+	Incarnation uint64
+	// Result is what stands in the journal as far as the run knows, with the failures there were and the partitions that are blocked.
+	Result Result
+	// Pause is how long StateBackoff lasts.
+	Pause time.Duration
+}
+
+// tell tells a state that is new. It is called after every message, so that no way from one phase to another can forget it.
+func (s *supervisor) tell() {
+	if s.e.cfg.OnState == nil || s.phase == s.toldPhase || s.phase == idle {
+		return
+	}
+	s.toldPhase = s.phase
+	change := StateChange{State: runStates[s.phase], Incarnation: s.number(), Result: s.result()}
+	if s.phase == waiting {
+		change.Pause = s.pause()
+	}
+	s.e.cfg.OnState(change)
+}
+
+// PartitionProgress is a partition at the moment of a cut.
+type PartitionProgress struct {
+	Partition int32
+	Next      record.Position
+	Watermark record.EventTime
+	// MaxEventTime is the highest event time that was accepted, or record.NoTime.
+	MaxEventTime record.EventTime
+	// Input is what is known about the input.
+	Input  watermark.Status
+	Counts partitions.Counts
+	// OpenGaps is the number of open gaps; Gap is the one that holds the watermark, when there is any.
+	OpenGaps int
+	Gap      watermark.Gap
+	// SetAside are the records of this epoch that were set aside, by reason.
+	SetAside map[string]int64
+}
+
+func (a *partitionActor) progress(cut partitions.Cut, aside []partitions.Quarantined) PartitionProgress {
+	p := PartitionProgress{
+		Partition: a.partition, Next: cut.Next, Watermark: cut.Watermark, MaxEventTime: a.machine.MaxEventTime(),
+		Input: a.machine.Status(), Counts: cut.Counts, OpenGaps: a.machine.OpenGaps(),
+	}
+	p.Gap, _ = a.machine.OldestGap()
+	for i := range aside {
+		if p.SetAside == nil {
+			p.SetAside = make(map[string]int64)
+		}
+		p.SetAside[aside[i].Reason]++
+	}
+	return p
+}
+
+// withhold tells that results wait for the journal, so that the partition gets no more, or that they do not any more.
+func (a *partitionActor) withhold(on bool) {
+	if a.dueAsked = on; a.in.cfg.OnWithheld != nil {
+		a.in.cfg.OnWithheld(a.partition, on)
+	}
+}
+
+// tell tells a queue that has become another one: in what is processed, waits or is held, not in every number.
+func (l *lane) tell() {
+	if l.in.cfg.OnQueue == nil {
+		return
+	}
+	records, bytes := l.credits.Outstanding()
+	now := laneState{busy: records > 0 || bytes > 0, aside: len(l.aside) > 0, state: l.machine.State(), known: true}
+	if now != l.told {
+		l.told = now
+		l.in.cfg.OnQueue(l.queue())
+	}
+}
