@@ -28,6 +28,8 @@ const (
 	slowBlobs      = "blobs/slow"
 	failedBlobs    = "blobs/error"
 	sourceError    = "source/error"
+	groupError     = "group/error"
+	twins          = "twins: two processes with one owner id"
 )
 
 // lostAnswer and lostRequest are by the operation.
@@ -57,7 +59,7 @@ const (
 // Kinds are all kinds of fault that have to take place.
 func Kinds() []string {
 	kinds := []string{stallShort, stallLong, stallInside, killed, interrupted, intruder, outage, slowStore, clockJump, clockDrift, clockSkew,
-		lateArrival, failsMeanwhile, slowRestore, slowBlobs, failedBlobs, sourceError}
+		lateArrival, failsMeanwhile, slowRestore, slowBlobs, failedBlobs, sourceError, groupError, twins}
 	for _, op := range []string{opOpen, opCommit, opAcquire, opRenew, opPointer} {
 		kinds = append(kinds, lostAnswer(op), lostRequest(op))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/weirstream/weir/checkpoint"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/internal/sim/invariant"
+	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources/sourcetest"
 )
 
@@ -22,6 +24,8 @@ var errStrike = errors.New("sim: a strike")
 type process struct {
 	w    *world
 	name string
+	// owner is its id. Twins have one.
+	owner string
 	// calm processes are not disturbed.
 	calm    bool
 	standby bool
@@ -44,7 +48,7 @@ type process struct {
 
 // newProcess makes a process whose settings and fate the seed draws by its name.
 func newProcess(w *world, name string, calm, standby bool) *process {
-	p := &process{w: w, name: name, calm: calm, standby: standby, done: make(chan struct{}),
+	p := &process{w: w, name: name, owner: name, calm: calm, standby: standby, done: make(chan struct{}),
 		passed: map[actors.Failpoint]int{}, calls: map[string]int{}, told: map[string]bool{}}
 	p.set, p.strikes = w.sc.drawProcess(name)
 	if calm {
@@ -284,10 +288,11 @@ func (p *process) config() actors.Config {
 	b := &blobs{Blobs: p.w.blobs, p: p, pending: map[string][]byte{}}
 	cfg := actors.Config{
 		Plan: p.w.plan, Source: &source{p: p, log: sc.open(src)}, Journal: c, RunID: runID,
-		Fencing:    &actors.Fencing{Leases: c, Owner: p.name, TTL: sc.TTL, Standby: p.standby, StandEvery: sc.TTL / 10, OnLease: p.lease},
+		Fencing:    &actors.Fencing{Leases: c, Owner: p.owner, TTL: sc.TTL, Standby: p.standby, StandEvery: sc.TTL / 10, OnLease: p.lease},
 		EpochEvery: p.set.every, EpochRecords: p.set.records, EpochBytes: sc.EpochBytes,
 		FetchSize: p.set.fetch, CreditRecords: sc.Window,
 		Backoff: actors.Backoff{Min: 10 * time.Millisecond, Max: time.Second}, MaxFailures: 30,
+		CommitOffsets: p.tellGroup,
 		OnBackpressure: func(n int32, t backpressure.Transition) {
 			p.add(invariant.Backpressure{Partition: int(n), Reads: t.To.Reads()})
 		},
@@ -302,6 +307,21 @@ func (p *process) config() actors.Config {
 		cfg.MaxRecords = sc.total()
 	}
 	return cfg
+}
+
+// tellGroup is the consumer group, which is as slow and as little to be relied on as the rest.
+func (p *process) tellGroup(ctx context.Context, next map[int32]record.Position) error {
+	if err := p.gate.pass(); err != nil {
+		return err
+	}
+	rng := draw(p.w.sc.Seed, p.name+"/group", p.number("group"))
+	pause(ctx, time.Duration(rng.IntN(2000))*time.Microsecond)
+	if !p.undisturbed() && rng.Float64() < 0.01+p.w.sc.Rough {
+		p.injected(groupError, "")
+		return unavailable("the group does not answer")
+	}
+	p.add(invariant.OffsetsTold{Next: maps.Clone(next)})
+	return nil
 }
 
 func (p *process) lease(e actors.LeaseEvent) {

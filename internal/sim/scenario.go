@@ -30,7 +30,9 @@ type Scenario struct {
 	Owners int
 	// Intruder: the second slot begins with one that does not stand by.
 	Intruder bool
-	TTL      time.Duration
+	// Twin: the first process of the second slot has the owner id of the first one's, by mistake.
+	Twin bool
+	TTL  time.Duration
 	// Window is the credit of a partition in records, EpochBytes the bound of its results.
 	Window, EpochBytes int64
 	CheckpointEvery    time.Duration
@@ -84,6 +86,7 @@ func Draw(seed uint64) *Scenario {
 	if rng.IntN(2) == 0 {
 		s.Drift, s.Offset = 0.2*(rng.Float64()-0.5), time.Duration(rng.IntN(240)-120)*time.Second
 	}
+	s.Twin = s.Owners > 1 && rng.IntN(10) == 0
 	s.Flow, s.Log = drawInput(rng)
 	reading := time.Duration((2 + 6*rng.Float64()) * float64(s.TTL))
 	s.Pace = reading / time.Duration(s.total())

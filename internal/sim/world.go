@@ -130,6 +130,10 @@ func (w *world) slot(n int) {
 			return
 		}
 		p := newProcess(w, fmt.Sprintf("p%d.%d", n, k), false, k > 0 || !(n == 0 || w.sc.Intruder && n == 1))
+		if w.sc.Twin && n == 1 && k == 0 {
+			p.owner = "p0.0"
+			p.injected(twins, "")
+		}
 		w.mu.Lock()
 		w.running[n] = p
 		w.mu.Unlock()
@@ -211,6 +215,9 @@ func (w *world) ended(p *process, result actors.Result, err error) {
 	if p.calm {
 		w.surprise(p, err)
 		return
+	}
+	if w.sc.Twin && codes.Has(err, codes.JournalConflict) {
+		return // what keeps twins apart
 	}
 	switch codes.Of(err) {
 	case codes.JournalConflict, codes.JournalCorrupt, codes.FenceRegression, codes.RunMismatch, codes.ConfigInvalid:

@@ -63,7 +63,7 @@ func Check(entries []Entry, checkers ...Checker) []Violation {
 func All(t *Truth, limits Limits) []Checker {
 	return []Checker{
 		NewFenceIncreases(), NewStaleSilent(), NewLeaseFirst(),
-		NewJournalMonotone(t), NewWatermarkMonotone(), NewUnknownOnce(),
+		NewJournalMonotone(t), NewWatermarkMonotone(), NewUnknownOnce(), NewOffsetsBehind(),
 		NewNoLoss(t), NewNoDuplicate(t), NewSameAsUndisturbed(t),
 		NewRestoreEqualsCut(t), NewCheckpointWhole(), NewRestoreBarrier(),
 		NewPausedSilent(), NewMemoryBounded(limits),

@@ -142,6 +142,9 @@ func TestEveryDefectIsFound(t *testing.T) {
 		"results that the cut does not count": {"unknown-once", func(_ *story, es []Entry) []Entry {
 			return spoil(es, 2, func(c *Committed) { parts(c)[0].Rows = partitions.Rows{} })
 		}},
+		"the group is ahead": {"offsets-behind", func(_ *story, es []Entry) []Entry {
+			return insert[Committed](es, 2, OffsetsTold{Next: map[int32]record.Position{0: record.Offset(8)}})
+		}},
 		"a result is lost": {"no-loss", func(s *story, es []Entry) []Entry {
 			return spoil(es, 1, func(p *Published) { p.Rows = map[int32][]byte{0: p.Rows[0], 1: firstRow(s, p.Rows[1])} })
 		}},

@@ -145,6 +145,8 @@ type (
 		Reader int
 		Span   Span
 	}
+	// OffsetsTold is what a consumer group is told, as a courtesy.
+	OffsetsTold struct{ Next map[int32]record.Position }
 	// Restored is a process whose state is complete again.
 	Restored struct{ Incarnation uint64 }
 	// Stepped is a batch that is about to be processed.
@@ -233,8 +235,9 @@ func (e Paused) String() string {
 func (e Resumed) String() string {
 	return fmt.Sprintf("reader %d: partition %d resumed", e.Reader, e.Partition)
 }
-func (e Given) String() string    { return fmt.Sprintf("reader %d: %s given back", e.Reader, e.Span) }
-func (e Restored) String() string { return fmt.Sprintf("incarnation %d restored", e.Incarnation) }
+func (e Given) String() string       { return fmt.Sprintf("reader %d: %s given back", e.Reader, e.Span) }
+func (e OffsetsTold) String() string { return fmt.Sprintf("told the group %v", e.Next) }
+func (e Restored) String() string    { return fmt.Sprintf("incarnation %d restored", e.Incarnation) }
 func (e Stepped) String() string {
 	return fmt.Sprintf("incarnation %d steps partition %d at %s", e.Incarnation, e.Partition, e.Position)
 }

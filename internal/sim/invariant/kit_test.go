@@ -193,6 +193,7 @@ func (s *story) commit(process string, c control.Commit) {
 		s.aside = append(s.aside, p.Quarantine...)
 		s.decided = append(s.decided, p.Decisions...)
 	}
+	s.h.Add(process, OffsetsTold{Next: map[int32]record.Position{0: s.state.Cuts[0].Next, 1: s.state.Cuts[1].Next}})
 }
 
 // end publishes.
