@@ -31,7 +31,7 @@ docs:
 # One after the other: what runs beside a benchmark is measured with it.
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./internal/bench
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./control/postgres
+	$(GO) test -v -run '^$$' -bench . -benchtime 1x -timeout 30m ./control/postgres
 	$(GO) test -run '^$$' -bench . -timeout 30m ./control/sqlite
 
 fuzz:

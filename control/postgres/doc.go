@@ -6,7 +6,7 @@
 //     a session's time zone changes a verdict.
 //   - An effect holds FOR KEY SHARE on the lease row. A heartbeat changes no key column and never waits for it; a take-over changes the
 //     fence token, which is a key column, and does. Several effects may run under one lease at once.
-//   - Fenced is one statement, a function: lock, verify, effects, commit. Everything arrives before anything is locked, so a client that is
+//   - Fenced is one statement, the change itself for an effect that stands alone, else a function: lock, verify, effects, commit. Everything arrives before anything is locked, so a client that is
 //     stopped or cut off while it sends holds up nobody. More than BulkRows publications are copied before the lease is locked, verified
 //     and the transaction committed; nothing of them can be seen until then.
 //   - A commit under a lease (Under) holds and verifies it in its first round trip, beside the run's row, and writes and commits in its second.
