@@ -11,6 +11,7 @@ import (
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources"
 )
@@ -57,6 +58,13 @@ type Config struct {
 	// UntilRecords stops at an open cut after that many records over the whole life of the run (--until-n): nothing is flushed, and
 	// the run can be resumed. 0 is off.
 	UntilRecords int64
+
+	// HandOn is for a log with an end that goes on elsewhere, as a shard that is split or merged: at its end nothing is released, and the last
+	// cut is FINISHED with what waits in it, for partitions.Inherit. It does not go with MaxRecords and UntilRecords.
+	HandOn bool
+	// Begin makes the machine of a partition that has no cut yet; what it puts into eff belongs to the first cut, which is made without
+	// waiting for a record. Defaults to partitions.New. It is asked again whenever the run starts anew before that cut stands.
+	Begin func(ctx context.Context, partition int32, eff *partitions.Effects) (*partitions.Machine, error)
 
 	// FetchSize bounds the records of one message. Defaults to 1024.
 	FetchSize int
@@ -134,6 +142,7 @@ func (c *Config) Validate() error {
 	check(c.MaxRecords < 0, "MaxRecords is %d. It must be 0 (off) or more.", c.MaxRecords)
 	check(c.UntilRecords < 0, "UntilRecords is %d. It must be 0 (off) or more.", c.UntilRecords)
 	check(c.MaxRecords > 0 && c.UntilRecords > 0, "MaxRecords and UntilRecords are both set. A run ends in one way: leave one out.")
+	check(c.HandOn && (c.MaxRecords > 0 || c.UntilRecords > 0), "HandOn is set beside a number of records. A run ends in one way: leave one out.")
 	check(c.FetchSize < 0, "FetchSize is %d. It must be 0 (the default) or more.", c.FetchSize)
 	check(c.EpochEvery < 0, "EpochEvery is %v. It must be 0 (the default) or more.", c.EpochEvery)
 	check(c.EpochRecords < 0 || c.EpochBytes < 0, "EpochRecords is %d and EpochBytes %d. They must be 0 or more.", c.EpochRecords, c.EpochBytes)

@@ -88,7 +88,7 @@ func (a *coordinatorActor) ask(force bool) {
 	}
 	a.busy, a.due = true, false
 	force, a.force = force || a.force, false
-	shell.Send(a.in.reader, toReader(cutRequest{a.in.stamp(), a.state.Epoch + 1, force}))
+	shell.Send(a.in.reader, toReader(cutRequest{stamp: a.in.stamp(), epoch: a.state.Epoch + 1, force: force}))
 }
 
 // settled ends a cut: the next one, the last one, or none.
@@ -115,12 +115,12 @@ func (a *coordinatorActor) proceed() {
 		return
 	}
 	a.last = true
-	shell.Send(a.in.reader, toReader(cutRequest{a.in.stamp(), a.state.Epoch + 1, true}))
+	shell.Send(a.in.reader, toReader(cutRequest{stamp: a.in.stamp(), epoch: a.state.Epoch + 1, force: true, always: a.mode == endHandOn}))
 }
 
 func (a *coordinatorActor) aligned(m aligned) {
 	a.commit = control.Commit{RunID: a.in.cfg.RunID, Epoch: m.epoch, Status: control.RunOpen, Watermark: m.watermark, Partitions: m.partitions}
-	if a.last && a.mode == endFinish {
+	if a.last && (a.mode == endFinish || a.mode == endHandOn) {
 		a.commit.Status = control.RunFinished
 		a.in.lastEpoch.Store(m.epoch)
 	}

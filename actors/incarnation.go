@@ -92,7 +92,9 @@ type incarnation struct {
 	partitions []int32
 	blocked    map[int32]blockedAt
 	machines   map[int32]*partitions.Machine
-	source     sources.Reader
+	// begun are the effects of machines that Config.Begin has made: they belong to the first cut.
+	begun  map[int32]partitions.Effects
+	source sources.Reader
 
 	reader      shell.Ref[toReader]
 	coordinator shell.Ref[toCoordinator]
@@ -105,7 +107,7 @@ type incarnation struct {
 func newIncarnation(e *engine, number uint64) *incarnation {
 	in := &incarnation{
 		engine: e, number: number, workers: new(sync.WaitGroup),
-		machines: make(map[int32]*partitions.Machine), refs: make(map[int32]shell.Ref[toPartition]),
+		machines: make(map[int32]*partitions.Machine), begun: make(map[int32]partitions.Effects), refs: make(map[int32]shell.Ref[toPartition]),
 	}
 	in.ctx, in.cancel = context.WithCancel(e.ctx)
 	return in
@@ -174,7 +176,13 @@ func (in *incarnation) openRun() error {
 
 func (in *incarnation) machine(n int32) (*partitions.Machine, error) {
 	if _, committed := in.state.Cuts[n]; !committed {
-		return partitions.New(in.cfg.Plan, n), nil
+		if in.cfg.Begin == nil {
+			return partitions.New(in.cfg.Plan, n), nil
+		}
+		var eff partitions.Effects
+		m, err := in.cfg.Begin(in.ctx, n, &eff)
+		in.begun[n] = eff
+		return m, err
 	}
 	m, err := partitions.Restore(in.cfg.Plan, n, func(yield func(partitions.StateBlob) error) error {
 		return in.cfg.Journal.LoadBlobs(in.ctx, in.cfg.RunID, n, yield)
@@ -192,7 +200,7 @@ func (in *incarnation) spawn(c *shell.Context) error {
 		return err
 	}
 	for _, n := range in.partitions {
-		a := &partitionActor{in: in, partition: n, machine: in.machines[n]}
+		a := &partitionActor{in: in, partition: n, machine: in.machines[n], eff: in.begun[n]}
 		if in.refs[n], err = spawnChild(c, in, partitionName(n), shell.Behaviour[toPartition](a)); err != nil {
 			return err
 		}

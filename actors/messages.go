@@ -25,6 +25,8 @@ type endMode uint8
 const (
 	// endFinish: everything is released, the last cut is FINISHED.
 	endFinish endMode = iota
+	// endHandOn: nothing is released, the last cut is FINISHED: the log goes on elsewhere.
+	endHandOn
 	// endUntil: an open cut at a number of records.
 	endUntil
 	// endShort: an open cut, since a bounded log ended before the number of records that was asked for.
@@ -116,11 +118,12 @@ type (
 		records, bytes int64
 	}
 	// cutRequest asks for a barrier. There is none when nothing was handed out since the last one; with force, empty answers of the
-	// source count as something.
+	// source count as something, and with always there is one whatever happened.
 	cutRequest struct {
 		stamp
-		epoch uint64
-		force bool
+		epoch  uint64
+		force  bool
+		always bool
 	}
 	// gather asks every partition for its maximum event time, behind all data.
 	gather struct{ stamp }

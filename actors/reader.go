@@ -94,6 +94,7 @@ func (r *readerActor) begin() error {
 			r.in.cfg.RunID, r.taken, r.limit)
 	}
 	r.exhausted = r.limit > 0 && r.taken >= r.limit
+	r.dirty = len(r.in.begun) > 0
 	ctx, cancel := context.WithCancel(r.in.ctx)
 	r.stopPoll = cancel
 	r.in.workers.Go(func() { r.poll(ctx) })
@@ -189,6 +190,8 @@ func (r *readerActor) polled(m polled) error {
 			r.mode = endShort
 		case len(r.in.blocked) > 0:
 			r.mode = endBlocked
+		case r.in.cfg.HandOn:
+			r.mode = endHandOn
 		}
 	}
 	if len(m.batches) == 0 && !end {
@@ -270,7 +273,7 @@ func (r *readerActor) emptyPolls(s stamp) {
 }
 
 func (r *readerActor) cut(m cutRequest) {
-	if !r.dirty && !(m.force && r.polledEmpty) {
+	if !r.dirty && !m.always && !(m.force && r.polledEmpty) {
 		shell.Send(r.in.coordinator, toCoordinator(unchanged{m.stamp}))
 		return
 	}

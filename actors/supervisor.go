@@ -347,7 +347,7 @@ func (s *supervisor) ended(mode endMode) {
 			s.standing = nil
 		}
 		s.over(ErrInterrupted)
-	case endFinish, endUntil:
+	case endFinish, endHandOn, endUntil:
 		s.over(nil)
 	}
 	s.end()
