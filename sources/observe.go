@@ -56,10 +56,10 @@ type Hold struct {
 // paused, or by a new one that is opened without it.
 type Fault struct {
 	Partition int32
-	// Need is the position that is to be read next. After is the first one from which the log can be read on, and End is behind its last
-	// record; both hold when Known.
-	Need, After, End record.Position
-	Known            bool
+	// Need is the position that is to be read next. After, when Known, is the first one behind it from which the log can be read on, or
+	// where the log ends if that is before Need.
+	Need, After record.Position
+	Known       bool
 	// Err is what happened, with its code.
 	Err error
 }

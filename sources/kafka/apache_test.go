@@ -3,11 +3,16 @@
 package kafka_test
 
 import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/weirstream/weir/internal/devbroker"
 	"github.com/weirstream/weir/internal/kafkatest"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources/kafka"
@@ -41,4 +46,52 @@ func TestConformanceApache(t *testing.T) {
 			})
 		})
 	}
+}
+
+// both runs a test on the embedded broker, in this process, and on Apache Kafka.
+func both(t *testing.T, test func(*testing.T, *bench)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		test(t, start(t, devbroker.Config{}))
+	})
+	t.Run("apache", func(t *testing.T) {
+		t.Parallel()
+		test(t, apache(t))
+	})
+}
+
+// requests counts what a client asks of the brokers, by the name of the request: it tells its log of each.
+type requests struct {
+	slog.Handler
+	mu     sync.Mutex
+	byName map[string]int
+}
+
+// count has the clients of a configuration counted.
+func count(cfg *kafka.Config) *requests {
+	r := &requests{Handler: slog.DiscardHandler, byName: map[string]int{}}
+	cfg.Logger = slog.New(r)
+	return r
+}
+
+func (r *requests) Enabled(context.Context, slog.Level) bool { return true }
+
+func (r *requests) Handle(_ context.Context, line slog.Record) error {
+	if what, ok := strings.CutPrefix(line.Message, "kafka: wrote "); ok {
+		name, _, _ := strings.Cut(what, " ")
+		r.mu.Lock()
+		r.byName[name]++
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+func (r *requests) all() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, of := range r.byName {
+		n += of
+	}
+	return n
 }

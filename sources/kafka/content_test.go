@@ -24,62 +24,64 @@ import (
 // Four transactions of one record, the second and the fourth aborted: two values, and the position still reaches the end of the log.
 func TestTransactionsLeaveHolesThatThePositionPasses(t *testing.T) {
 	t.Parallel()
-	b := start(t, devbroker.Config{})
-	topic := b.topic(t, 1, nil)
-	for i, r := range values(4) {
-		b.transaction(t, topic, 0, i%2 == 0, r)
-	}
-	s := newSource(t, b.config(topic))
-	end := highWaters(t, s)
-	r := open(t, s, at(0))
-	g := newRead(t)
-	var offsets []int64
-	for g.next[0] != end[0] {
-		batches, err := r.Poll(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
+	both(t, func(t *testing.T, b *bench) {
+		topic := b.topic(t, 1, nil)
+		for i, r := range values(4) {
+			b.transaction(t, topic, 0, i%2 == 0, r)
 		}
-		for i := range batches {
-			for _, rec := range batches[i].Records {
-				o, _ := rec.Position.Int64()
-				offsets = append(offsets, o)
-				g.values[0] = append(g.values[0], string(rec.Value))
+		s := newSource(t, b.config(topic))
+		end := highWaters(t, s)
+		r := open(t, s, at(0))
+		g := newRead(t)
+		var offsets []int64
+		for g.next[0] != end[0] {
+			batches, err := r.Poll(g.ctx, 0)
+			if err != nil {
+				t.Fatal(err)
 			}
-			g.next[0] = batches[i].Next
-			batches[i].Done()
+			for i := range batches {
+				for _, rec := range batches[i].Records {
+					o, _ := rec.Position.Int64()
+					offsets = append(offsets, o)
+					g.values[0] = append(g.values[0], string(rec.Value))
+				}
+				g.next[0] = batches[i].Next
+				batches[i].Done()
+			}
 		}
-	}
-	if fmt.Sprint(g.values[0], offsets) != "[0 2] [0 4]" || end[0] != record.Offset(8) {
-		t.Errorf("got %v at %v, end %v", g.values[0], offsets, end[0])
-	}
-	again := open(t, s, end)
-	if n, err := g.poll(again, 0); n != 0 || err != nil {
-		t.Errorf("got %d records, %v behind the end, want an empty answer", n, err)
-	}
+		if fmt.Sprint(g.values[0], offsets) != "[0 2] [0 4]" || end[0] != record.Offset(8) {
+			t.Errorf("got %v at %v, end %v", g.values[0], offsets, end[0])
+		}
+		again := open(t, s, end)
+		if n, err := g.poll(again, 0); n != 0 || err != nil {
+			t.Errorf("got %d records, %v behind the end, want an empty answer", n, err)
+		}
+	})
 }
 
 // An open transaction holds back what stands behind it; the log counts as read to its end until it commits.
 func TestAnOpenTransactionIsNotDelivered(t *testing.T) {
 	t.Parallel()
-	b := start(t, devbroker.Config{})
-	topic := b.topic(t, 1, nil)
-	cl := client(t, b.addr, kgo.TransactionalID("open"))
-	if err := cl.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
-	produce(t, cl, topic, 0, values(2)...)
-	produce(t, b.write, topic, 0, values(4)[2:]...)
-	waitForPartition(t, cl, topic, 0)
-	r := open(t, newSource(t, b.config(topic)), at(0))
-	g := newRead(t)
-	if n, err := g.poll(r, 0); n != 0 || err != nil {
-		t.Fatalf("got %d records, %v before the commit", n, err)
-	}
-	if err := cl.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
-		t.Fatal(err)
-	}
-	g.until(r, 0, g.has(0, 4))
-	g.want(0, 0, 4)
+	both(t, func(t *testing.T, b *bench) {
+		topic := b.topic(t, 1, nil)
+		cl := client(t, b.addr, kgo.TransactionalID("open"))
+		if err := cl.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		produce(t, cl, topic, 0, values(2)...)
+		produce(t, b.write, topic, 0, values(4)[2:]...)
+		waitForPartition(t, cl, topic, 0)
+		r := open(t, newSource(t, b.config(topic)), at(0))
+		g := newRead(t)
+		if n, err := g.poll(r, 0); n != 0 || err != nil {
+			t.Fatalf("got %d records, %v before the commit", n, err)
+		}
+		if err := cl.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+			t.Fatal(err)
+		}
+		g.until(r, 0, g.has(0, 4))
+		g.want(0, 0, 4)
+	})
 }
 
 // A compacted log has holes before, between and behind its records; a start may stand in one.

@@ -10,6 +10,9 @@
 //   - The topic was deleted and created again: TOPIC_RECREATED, also when the old position exists in the new log. Deleted: TOPIC_MISSING.
 //   - A batch is damaged, or decompresses to more than Config.BatchBytes: POISON_BATCH, with the partition and the offset.
 //
+// A failure of one partition is a [sources.Fault] within the error, which says where the log goes on. Once that partition is paused the
+// reader goes on with the others; it never asks for the failed one again.
+//
 // Input topics are never created. Only committed records are delivered (read_committed). A nil value (tombstone) stays nil, an empty
 // one stays empty; the same for keys.
 //

@@ -81,6 +81,19 @@ func (b *bench) create(t testing.TB, name string, partitions int32, configs map[
 	if err = errors.Join(err, made.Err); err != nil {
 		t.Fatal(err)
 	}
+	// A broker may know of a topic only a while after it was made.
+	for known := 0; known < int(partitions); runtime.Gosched() {
+		topics, err := b.adm.ListTopics(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known = 0
+		for _, p := range topics[name].Partitions {
+			if p.Err == nil && p.Leader >= 0 {
+				known++
+			}
+		}
+	}
 }
 
 func kgoRecord(topic string, p int32, r record.Record) *kgo.Record {
@@ -114,6 +127,25 @@ func (b *bench) transaction(t testing.TB, topic string, p int32, commit bool, re
 	waitForPartition(t, cl, topic, p)
 	if err := cl.EndTransaction(context.Background(), kgo.TransactionEndTry(commit)); err != nil {
 		t.Fatal(err)
+	}
+	b.settled(t, topic, p)
+}
+
+// settled waits until no transaction is open in a partition: the answer to its end may come before its marker is written.
+func (b *bench) settled(t testing.TB, topic string, p int32) {
+	t.Helper()
+	for ; ; runtime.Gosched() {
+		stable, err := b.adm.ListCommittedOffsets(t.Context(), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends, err := b.adm.ListEndOffsets(t.Context(), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := stable.Lookup(topic, p); ok && s.Err == nil && s.Offset == ends[topic][p].Offset {
+			return
+		}
 	}
 }
 

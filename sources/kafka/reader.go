@@ -353,6 +353,12 @@ func (r *reader) take(ctx context.Context, c *cursor, p *kgo.FetchPartition) err
 	if c == nil {
 		return r.fault(ctx, nil, p.Err)
 	}
+	if r.failed(c) { // what the client had fetched already
+		for _, k := range p.Records {
+			k.Recycle()
+		}
+		return nil
+	}
 	if n := len(p.Records); n > 0 {
 		first := p.Records[0].Offset
 		if first < c.next || first > c.next && p.LogStartOffset > c.next {
@@ -371,7 +377,7 @@ func (r *reader) enqueue(f fetched) {
 	r.mu.Unlock()
 }
 
-// fail keeps the first failure of a partition, or of the reader if c is nil.
+// fail keeps the first failure of a partition, which is not fetched any more then, or of the reader if c is nil.
 func (r *reader) fail(c *cursor, err error) {
 	if err == nil {
 		return
@@ -381,10 +387,18 @@ func (r *reader) fail(c *cursor, err error) {
 	kept := &r.err
 	if c != nil {
 		kept = &c.err
+		r.Client.PauseFetchPartitions(map[string][]int32{r.cfg.Topic: {c.partition}})
 	}
 	if *kept == nil {
 		*kept = err
 	}
+}
+
+// failed says whether a partition cannot be read on.
+func (r *reader) failed(c *cursor) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.err != nil
 }
 
 func (r *reader) cursor(partition int32) *cursor {
@@ -416,7 +430,7 @@ func (r *reader) Resume(partitions ...int32) {
 		if c == nil {
 			continue
 		}
-		if c.held {
+		if c.held && c.err == nil {
 			held = append(held, p)
 		}
 		c.paused, c.held = false, false

@@ -177,8 +177,8 @@ func (r *reader) fault(ctx context.Context, c *cursor, err error) error {
 	case errors.Is(err, kerr.OffsetOutOfRange):
 		return r.lost(ctx, c)
 	case errors.As(err, &loss):
-		return codes.New(codes.OffsetLost, "topic %q partition %d: need offset %d, have records only up to %d: the log lost its end (an unclean election?)",
-			r.cfg.Topic, c.partition, loss.ConsumedTo, loss.ResetTo)
+		return c.fault(loss.ResetTo, codes.New(codes.OffsetLost, "topic %q partition %d: need offset %d, have records only up to %d: the log lost its end (an unclean election?)",
+			r.cfg.Topic, c.partition, loss.ConsumedTo, loss.ResetTo))
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
 		within, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
@@ -189,9 +189,9 @@ func (r *reader) fault(ctx context.Context, c *cursor, err error) error {
 	case errors.As(err, &ke) && ke.Retriable:
 		return nil
 	case errors.As(err, &ke):
-		return codes.New(codes.BrokerRefused, "topic %q partition %d: the broker answered: %w", r.cfg.Topic, c.partition, err)
+		return c.fault(-1, codes.New(codes.BrokerRefused, "topic %q partition %d: the broker answered: %w", r.cfg.Topic, c.partition, err))
 	}
-	return r.cfg.poison(c.partition, c.next, err)
+	return r.cfg.poison(c, err)
 }
 
 // lost is OFFSET_LOST with what is needed and what the log has, or TOPIC_RECREATED if it is another log.
@@ -204,15 +204,16 @@ func (r *reader) lost(ctx context.Context, c *cursor) error {
 	only := []int32{c.partition}
 	starts, err := r.offsets(within, only, startOffset, anyRecord)
 	if err != nil {
-		return codes.New(codes.OffsetLost, "topic %q partition %d: need offset %d, which the log does not have", r.cfg.Topic, c.partition, c.next)
+		return c.fault(-1, codes.New(codes.OffsetLost, "topic %q partition %d: need offset %d, which the log does not have", r.cfg.Topic, c.partition, c.next))
 	}
-	start, why := starts[c.partition], "what was between was removed by retention or by hand"
+	start := starts[c.partition]
 	ends, err := r.offsets(within, only, endOffset, anyRecord)
 	if err != nil {
-		return codes.New(codes.OffsetLost, "topic %q partition %d: need offset %d, have %d and later", r.cfg.Topic, c.partition, c.next, start)
+		return c.fault(start, codes.New(codes.OffsetLost, "topic %q partition %d: need offset %d, have %d and later", r.cfg.Topic, c.partition, c.next, start))
 	}
-	if end := ends[c.partition]; c.next > end {
-		why = "the log ends before it: it was cut, or is not the log that the run has read"
+	end, after, why := ends[c.partition], start, "what was between was removed by retention or by hand"
+	if c.next > end {
+		after, why = end, "the log ends before it: it was cut, or is not the log that the run has read"
 	}
-	return codes.New(codes.OffsetLost, "topic %q partition %d: need offset %d, have %d to %d; %s", r.cfg.Topic, c.partition, c.next, start, ends[c.partition], why)
+	return c.fault(after, codes.New(codes.OffsetLost, "topic %q partition %d: need offset %d, have %d to %d; %s", r.cfg.Topic, c.partition, c.next, start, end, why))
 }

@@ -26,51 +26,53 @@ import (
 
 func TestInfo(t *testing.T) {
 	t.Parallel()
-	b := start(t, devbroker.Config{})
-	topic := b.topic(t, 3, nil)
-	info, err := newSource(t, b.config(topic)).Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Name != topic || len(info.ID) != 22 || info.Bounded || !slices.Equal(info.Partitions, []int32{0, 1, 2}) {
-		t.Errorf("got %+v", info)
-	}
-	for range 4 {
-		produce(t, b.write, topic, 1, values(1)...)
-	}
-	waters := highWaters(t, newSource(t, b.config(topic)))
-	if want := at(0, 4, 0); len(waters) != 3 || waters[0] != want[0] || waters[1] != want[1] || waters[2] != want[2] {
-		t.Errorf("high waters %v, want %v", waters, want)
-	}
+	both(t, func(t *testing.T, b *bench) {
+		topic := b.topic(t, 3, nil)
+		info, err := newSource(t, b.config(topic)).Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Name != topic || len(info.ID) != 22 || info.Bounded || !slices.Equal(info.Partitions, []int32{0, 1, 2}) {
+			t.Errorf("got %+v", info)
+		}
+		for range 4 {
+			produce(t, b.write, topic, 1, values(1)...)
+		}
+		waters := highWaters(t, newSource(t, b.config(topic)))
+		if want := at(0, 4, 0); len(waters) != 3 || waters[0] != want[0] || waters[1] != want[1] || waters[2] != want[2] {
+			t.Errorf("high waters %v, want %v", waters, want)
+		}
+	})
 }
 
 // Partitions that are added while a reader is open are in the next Info, and are read from their start; the reader goes on with its own.
 func TestPartitionsThatAreAdded(t *testing.T) {
 	t.Parallel()
-	b := start(t, devbroker.Config{})
-	topic := b.topic(t, 2, nil)
-	s := newSource(t, b.config(topic))
-	r := open(t, s, at(0, 0))
-	produce(t, b.write, topic, 0, values(5)...)
-	g := newRead(t)
-	g.until(r, 0, g.has(0, 5))
-	if _, err := b.adm.CreatePartitions(t.Context(), 2, topic); err != nil {
-		t.Fatal(err)
-	}
-	w := client(t, b.addr)
-	for p := range int32(4) {
-		produce(t, w, topic, p, values(10)...)
-	}
-	g.until(r, 0, func() bool { return len(g.values[0]) == 15 && len(g.values[1]) == 10 })
-	info, err := s.Info(t.Context())
-	if err != nil || !slices.Equal(info.Partitions, []int32{0, 1, 2, 3}) {
-		t.Fatalf("got %+v, %v", info, err)
-	}
-	g = newRead(t)
-	all := open(t, s, at(15, 10, 0, 0))
-	g.until(all, 0, func() bool { return len(g.values[2]) == 10 && len(g.values[3]) == 10 })
-	g.want(2, 0, 10)
-	g.want(3, 0, 10)
+	both(t, func(t *testing.T, b *bench) {
+		topic := b.topic(t, 2, nil)
+		s := newSource(t, b.config(topic))
+		r := open(t, s, at(0, 0))
+		produce(t, b.write, topic, 0, values(5)...)
+		g := newRead(t)
+		g.until(r, 0, g.has(0, 5))
+		if _, err := b.adm.CreatePartitions(t.Context(), 2, topic); err != nil {
+			t.Fatal(err)
+		}
+		w := client(t, b.addr)
+		for p := range int32(4) {
+			produce(t, w, topic, p, values(10)...)
+		}
+		g.until(r, 0, func() bool { return len(g.values[0]) == 15 && len(g.values[1]) == 10 })
+		info, err := s.Info(t.Context())
+		if err != nil || !slices.Equal(info.Partitions, []int32{0, 1, 2, 3}) {
+			t.Fatalf("got %+v, %v", info, err)
+		}
+		g = newRead(t)
+		all := open(t, s, at(15, 10, 0, 0))
+		g.until(all, 0, func() bool { return len(g.values[2]) == 10 && len(g.values[3]) == 10 })
+		g.want(2, 0, 10)
+		g.want(3, 0, 10)
+	})
 }
 
 func TestNothingToConnectTo(t *testing.T) {
