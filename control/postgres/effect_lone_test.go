@@ -65,15 +65,17 @@ func TestLoneEffectsNeedNoFunction(t *testing.T) {
 	run(t, super, `ALTER FUNCTION weir.fenced RENAME TO fenced_away`)
 	for _, c := range loneCases(t, super, 1) {
 		l := acquired(t, s, control.RunLease(c.run), "a", time.Hour)
-		if err := s.Fenced(t.Context(), l, c.effect); err != nil {
+		forged, stale := l, l
+		forged.Owner, stale.Token = "b", l.Token+1
+		for _, wrong := range []control.Lease{forged, stale} {
+			if err := s.Fenced(t.Context(), wrong, c.effect); !codes.Has(err, codes.StoreOlder) || one[int](t, super, c.stands) != 0 {
+				t.Errorf("%s: a wrong owner or token is not left to the function: %v", c.name, err)
+			}
+		}
+		if err := s.Fenced(t.Context(), l, c.effect); err != nil || one[int](t, super, c.stands) != 1 {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if n := one[int](t, super, c.stands); n != 1 {
-			t.Errorf("%s: %d stand", c.name, n)
-		}
-		stale := l
-		stale.Token++
-		if err := s.Fenced(t.Context(), stale, c.effect); !codes.Has(err, codes.StoreOlder) {
+		if err := s.Fenced(t.Context(), l, c.effect); !codes.Has(err, codes.StoreOlder) {
 			t.Errorf("%s: what is out of the ordinary is not left to the function: %v", c.name, err)
 		}
 	}
