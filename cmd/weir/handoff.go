@@ -22,22 +22,22 @@ func (a *app) handoffCommand() *cobra.Command {
 }
 
 // topicFlags name a live topic.
-type topicFlags struct{ brokers, topic string }
+type topicFlags struct {
+	brokerFlags
+	topic string
+}
 
 func (f *topicFlags) add(cmd *cobra.Command, brokers, topic string) {
-	cmd.Flags().StringVar(&f.brokers, "brokers", "", brokers)
+	f.addBrokers(cmd, brokers)
 	cmd.Flags().StringVar(&f.topic, "topic", "", topic)
 }
 
-func (f *topicFlags) check() error {
-	if f.brokers != "" && addresses(f.brokers) == nil {
-		return usagef("--brokers %q has an empty address: write HOST:PORT, separated by commas", f.brokers)
-	}
-	return nil
-}
-
 func (f *topicFlags) source(a *app) (*kafka.Source, error) {
-	return kafka.New(kafka.Config{Brokers: addresses(f.brokers), Topic: f.topic, Logger: a.log})
+	security, err := f.security()
+	if err != nil {
+		return nil, err
+	}
+	return kafka.New(kafka.Config{Brokers: addresses(f.brokers), Topic: f.topic, Security: security, Logger: a.log})
 }
 
 // bounds asks the brokers about the topic.
@@ -81,7 +81,7 @@ func (a *app) handoffMarkCommand() *cobra.Command {
 			if topic.brokers == "" || topic.topic == "" {
 				return usagef("--brokers and --topic are needed: the topic to mark")
 			}
-			if err := topic.check(); err != nil {
+			if err := topic.checkBrokers(); err != nil {
 				return err
 			}
 			t, err := topic.bounds(cmd.Context(), a)
@@ -108,7 +108,7 @@ func (a *app) handoffExportCommand() *cobra.Command {
 		Example: "  weir handoff export ticks-1 --store sqlite:weir.db --brokers 127.0.0.1:9092 --out ticks-1.handoff.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := topic.check(); err != nil {
+			if err := topic.checkBrokers(); err != nil {
 				return err
 			}
 			if err := distinct([]named{{"--out", out}}, storeFiles(store)); err != nil {
@@ -238,7 +238,7 @@ func readManifest(path string) (handoff.Manifest, error) {
 }
 
 func (a *app) handoffVerify(ctx context.Context, path, store string, topic topicFlags) error {
-	if err := topic.check(); err != nil {
+	if err := topic.checkBrokers(); err != nil {
 		return err
 	}
 	m, err := readManifest(path)

@@ -44,7 +44,7 @@ func (o *handOverOptions) add(cmd *cobra.Command) {
 
 func (o *handOverOptions) check(b *batchOptions) error {
 	switch {
-	case o.run == "" && (o.store != "" || o.brokers != "" || o.topic != "" || o.group != "" || o.at != "" || o.manifest != ""):
+	case o.run == "" && (o.store != "" || o.brokers != "" || o.named() || o.topic != "" || o.group != "" || o.at != "" || o.manifest != ""):
 		return usagef("--store, --brokers, --topic, --group, --at and --manifest belong to --hand-over-to: name the run that the stream will continue")
 	case o.run == "":
 		return nil
@@ -62,7 +62,7 @@ func (o *handOverOptions) check(b *batchOptions) error {
 	if err := (&runOptions{ttl: o.ttl}).checkTTL(); err != nil {
 		return err
 	}
-	return o.topicFlags.check()
+	return o.checkBrokers()
 }
 
 // handOver takes a snapshot in and leaves a run that the topic continues.

@@ -223,7 +223,8 @@ func (a *app) replayGenerateCommand() *cobra.Command {
 }
 
 func (a *app) replayPublishCommand() *cobra.Command {
-	var log, brokers, topic, speed string
+	var log, topic, speed string
+	var brokers brokerFlags
 	var partitions int32
 	cmd := &cobra.Command{
 		Use:   "publish",
@@ -233,11 +234,11 @@ func (a *app) replayPublishCommand() *cobra.Command {
 		Example: "  weir replay publish --log arrivals.log --brokers 127.0.0.1:9092 --topic ticks --speed 10",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if log == "" || brokers == "" || topic == "" {
+			if log == "" || brokers.brokers == "" || topic == "" {
 				return usagef("--log, --brokers and --topic are needed")
 			}
-			if addresses(brokers) == nil {
-				return usagef("--brokers %q has an empty address: write HOST:PORT, separated by commas", brokers)
+			if err := brokers.checkBrokers(); err != nil {
+				return err
 			}
 			if partitions < 0 || partitions > maxPartitions {
 				return usagef("--create-partitions must be between 0 and %d, not %d", maxPartitions, partitions)
@@ -251,18 +252,22 @@ func (a *app) replayPublishCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&log, "log", "", "arrival log (required)")
-	f.StringVar(&brokers, "brokers", "", "broker addresses, HOST:PORT, separated by commas (required)")
+	brokers.addBrokers(cmd, "broker addresses, HOST:PORT, separated by commas (required)")
 	f.StringVar(&topic, "topic", "", "topic (required)")
 	f.StringVar(&speed, "speed", "max", "max, realtime, or how many times as fast")
 	f.Int32Var(&partitions, "create-partitions", 0, "create the topic with this many partitions if it does not exist; 0 never creates one")
 	return cmd
 }
 
-func (a *app) publish(ctx context.Context, cfg replay.PublishConfig, brokers, topic string, partitions int32) error {
+func (a *app) publish(ctx context.Context, cfg replay.PublishConfig, brokers brokerFlags, topic string, partitions int32) error {
 	if missing(cfg.Log) {
 		return codes.New(codes.FileMissing, "--log: %w", &os.PathError{Op: "open", Path: cfg.Log, Err: os.ErrNotExist})
 	}
-	producer, err := sinkkafka.New(sinkkafka.Config{Brokers: addresses(brokers), Topic: topic, Logger: a.log})
+	security, err := brokers.security()
+	if err != nil {
+		return err
+	}
+	producer, err := sinkkafka.New(sinkkafka.Config{Brokers: addresses(brokers.brokers), Topic: topic, Security: security, Logger: a.log})
 	if err != nil {
 		return err
 	}

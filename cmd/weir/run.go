@@ -23,13 +23,14 @@ import (
 
 // runOptions are the flags of weir run.
 type runOptions struct {
-	brokers, topic, group, runID, store, emit, artifacts, log string
-	partitions                                                int32
-	onceN, untilN, epochRecords                               int64
-	fetch                                                     int
-	epoch, ttl, checkpointEvery                               time.Duration
-	standby                                                   bool
-	checkpoints                                               string
+	brokerFlags
+	topic, group, runID, store, emit, artifacts, log string
+	partitions                                       int32
+	onceN, untilN, epochRecords                      int64
+	fetch                                            int
+	epoch, ttl, checkpointEvery                      time.Duration
+	standby                                          bool
+	checkpoints                                      string
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -51,7 +52,7 @@ func (a *app) runCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return a.stream(cmd.Context(), args[0], o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.brokers, "brokers", "", "broker addresses, HOST:PORT, separated by commas")
+	o.addBrokers(cmd, "broker addresses, HOST:PORT, separated by commas")
 	f.StringVar(&o.topic, "topic", "", "topic to read")
 	f.StringVar(&o.log, "log", "", "read this arrival log instead of a topic")
 	f.Int32Var(&o.partitions, "partitions", 1, "with --log: deal the log to this many partitions, as the topic's producer would")
@@ -82,8 +83,6 @@ func (o runOptions) check() error {
 		return usagef("--once-n, --until-n, --epoch-records and --fetch must not be negative, and --epoch must be more than 0")
 	case o.onceN > 0 && o.untilN > 0:
 		return usagef("--once-n ends the run and --until-n keeps it open: give one of them")
-	case o.log == "" && o.brokers != "" && addresses(o.brokers) == nil:
-		return usagef("--brokers %q has an empty address: write HOST:PORT, separated by commas", o.brokers)
 	case o.log == "" && (o.brokers == "" || o.topic == ""):
 		return usagef("say what to read: --brokers and --topic, or --log")
 	case o.log != "" && (o.brokers != "" || o.topic != ""):
@@ -92,6 +91,9 @@ func (o runOptions) check() error {
 		return usagef("--partitions must be at least 1, not %d", o.partitions)
 	case o.checkpointEvery < 0:
 		return usagef("--checkpoint-every must be 0 (at the end only) or more, not %s", o.checkpointEvery)
+	}
+	if err := o.checkBrokers(); err != nil {
+		return err
 	}
 	return o.checkTTL()
 }
@@ -205,8 +207,12 @@ func (a *app) source(o runOptions) (sources.Source, commitOffsets, error) {
 	if o.log != "" {
 		return logfile.NewSource(o.log, logfile.SourceConfig{Partitions: o.partitions, Faults: true}), nil, nil
 	}
+	security, err := o.security()
+	if err != nil {
+		return nil, nil, err
+	}
 	s, err := kafka.New(kafka.Config{
-		Brokers: addresses(o.brokers), Topic: o.topic, Logger: a.log,
+		Brokers: addresses(o.brokers), Topic: o.topic, Security: security, Logger: a.log,
 		OnOutage: func(cause error) {
 			if cause != nil {
 				a.notice("weir: the broker does not answer, trying again: %s\n", printable(cause.Error()))

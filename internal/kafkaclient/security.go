@@ -25,6 +25,9 @@ const (
 	ScramSHA512 Mechanism = "SCRAM-SHA-512"
 )
 
+// Known says whether a mechanism is one to log in by.
+func Known(m Mechanism) bool { return m == Plain || m == ScramSHA256 || m == ScramSHA512 }
+
 // Security says how a client connects: without encryption and login by default. There is no way to turn the verification of certificates off.
 type Security struct {
 	// TLS encrypts, at TLS 1.2 or later, and verifies the broker's certificate against CA (certificates in PEM; the system's by default) and
