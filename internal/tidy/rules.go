@@ -93,16 +93,30 @@ func hasPrefix(prefixes []string, target string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return target == p || strings.HasPrefix(target, p+"/") })
 }
 
-// checkSleep reports time.Sleep in tests and in test kits, packages whose name ends in "test".
+// checkSleep reports time.Sleep in tests and in test kits, packages whose name ends in "test", unless it stands inside of a call of
+// synctest.Test, where time is virtual and nothing waits.
 func (m *module) checkSleep(f *file) {
 	if !f.test && !strings.HasSuffix(f.pkg, "test") {
 		return
 	}
+	bubbles := bubbles(f)
 	for _, use := range uses(f, "time") {
-		if use.Sel.Name == "Sleep" {
+		if use.Sel.Name == "Sleep" && !slices.ContainsFunc(bubbles, func(n ast.Node) bool { return n.Pos() <= use.Pos() && use.Pos() < n.End() }) {
 			m.report(f, use.Pos(), "sleep", "a test waits for a signal or runs on virtual time (testing/synctest): it never sleeps")
 		}
 	}
+}
+
+// bubbles are the calls of synctest.Test.
+func bubbles(f *file) (calls []ast.Node) {
+	tests := uses(f, "testing/synctest")
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && slices.ContainsFunc(tests, func(s *ast.SelectorExpr) bool { return call.Fun == s && s.Sel.Name == "Test" }) {
+			calls = append(calls, call)
+		}
+		return true
+	})
+	return calls
 }
 
 // uses lists what a file selects from an imported package, whatever name it imports it under.

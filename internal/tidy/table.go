@@ -39,6 +39,9 @@ const (
 var franz = []string{"github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr",
 	"github.com/twmb/franz-go/pkg/kmsg", "github.com/twmb/franz-go/pkg/kversion", "github.com/twmb/franz-go/pkg/sasl"}
 
+// prometheus is the client of the exposition format.
+var prometheus = []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common"}
+
 // aws is the Kinesis client, with what it is made of.
 var aws = []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}
 
@@ -71,6 +74,8 @@ var Table = []Row{
 		Why: "Values that are never shown; whoever meets a password has to be able to import it."},
 	{Package: "metrics", Imports: []string{"codes", "record"},
 		Why: "Names of metrics, beside the vocabulary."},
+	{Package: "metrics/expose", Imports: []string{"metrics", "status", "codes", "record"}, Vendors: prometheus,
+		Why: "The only package that meets Prometheus' client: it turns a status into samples of the table."},
 
 	// Core.
 	{Package: "watermark", Imports: []string{"record", "codes"}, TestVendors: []string{datadriven}, Pure: true,
@@ -139,6 +144,8 @@ var Table = []Row{
 	// Drivers.
 	{Package: "replay", Imports: with("sources", "sources/*", "sinks", "sinks/*", "internal/atomicfile"),
 		Why: "Builds arrival logs and publishes them: it wraps the edges, through which alone it meets a vendor."},
+	{Package: "balance", Imports: with("sources", "control"),
+		Why: "Deals partitions to processes by leases, for logs whose service has no groups: it knows ports alone."},
 	{Package: "handoff", Imports: with("control", "checkpoint", "sources"),
 		Why: "The manifest by which a new owner, or a stream after a batch, begins exactly where the other ended."},
 	{Package: "internal/drill", Imports: []string{"*"}, Vendors: franz,
@@ -162,8 +169,13 @@ var Table = []Row{
 	{Package: "actors/actortest", Imports: []string{"actors/shell", "record", "codes"},
 		Why: "The kit of actor tests works on any actor of the shell."},
 
+	{Package: "status", Imports: []string{"record", "codes"}, Pure: true,
+		Why: "What a run does, as a value, and why, in words: whoever shows it must be able to import it."},
+	{Package: "status/board", Imports: with("status", "actors", "control", "sources"),
+		Why: "Keeps a status up to date from what the engine tells."},
+
 	// Surfaces.
-	{Package: "server", Imports: with("sources", "sinks", "control", "checkpoint", "metrics", "actors", "batch"), TestVendors: []string{jsonschema},
+	{Package: "server", Imports: with("sources", "sinks", "control", "checkpoint", "metrics", "status", "actors", "batch"), TestVendors: []string{jsonschema},
 		Why: "Shows what the drivers report."},
 	{Package: "weirtest", Imports: []string{"*"},
 		Why: "The kit of flow authors runs the real engine."},

@@ -199,6 +199,8 @@ func TestEveryRule(t *testing.T) {
 				"core/x.go:7: pure: core is pure and must not change the package variable table"}},
 		"sleep": {"-- edge/x_test.go --\npackage edge\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n",
 			[]string{"edge/x_test.go:5: sleep: a test waits for a signal"}},
+		"sleep beside a bubble": {"-- edge/x_test.go --\npackage edge\n\nimport (\n\t\"testing\"\n\t\"testing/synctest\"\n\t\"time\"\n)\n\nfunc f(t *testing.T) {\n\tsynctest.Test(t, func(*testing.T) { time.Sleep(1) })\n\ttime.Sleep(1)\n}\n",
+			[]string{"edge/x_test.go:11: sleep: a test waits for a signal"}},
 		"sleep in a kit": {"-- edgetest/x.go --\n// Package edgetest is a kit.\npackage edgetest\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n",
 			[]string{"edgetest/x.go:6: sleep: a test waits for a signal"}},
 		"long file": {"-- edge/x.go --\npackage edge\n" + strings.Repeat("\n", 600),
