@@ -34,7 +34,7 @@ import (
 // Only RUNNING is changed by a completion, so an acknowledgement that comes late, twice, from before a rewind or from somewhere else
 // never moves the committed position.
 //
-// Memory is bounded: at most capacity deliveries stand between the oldest unfinished one and the newest, 32 bytes each. At that bound
+// Memory is bounded: at most capacity deliveries stand between the oldest unfinished one and the newest, 24 bytes and a bit each. At that bound
 // Deliver refuses and the reader has to wait. Not safe for concurrent use.
 type Settlement struct {
 	partition int32
@@ -42,19 +42,16 @@ type Settlement struct {
 	term      uint64
 	capacity  int
 
-	// ring holds the deliveries first to next-1 of this generation, each at its number modulo the length, a power of two.
-	ring        []settlementEntry
+	// ring holds the positions of the deliveries first to next-1 of this generation, each at its number modulo the length, a power of two from
+	// 64 on. done has a bit for each, apart from them: completions come in any order, and the bits of 100,000 deliveries fit the nearest cache.
+	ring        []record.Position
+	done        []uint64
 	first, next uint64
 
 	committed record.Position
 	known     bool
 	// last is the newest position delivered, or the committed one; it counts while known or next > 0.
 	last record.Position
-}
-
-type settlementEntry struct {
-	position record.Position
-	done     bool
 }
 
 // Ticket names one delivery. It is bound to its partition, term and rewind; the zero value names none.
@@ -132,7 +129,8 @@ func (s *Settlement) Deliver(p record.Position) (Ticket, error) {
 	if n == len(s.ring) {
 		s.grow()
 	}
-	*s.at(s.next) = settlementEntry{position: p}
+	*s.at(s.next) = p
+	*s.word(s.next) &^= 1 << (s.next & 63)
 	t := Ticket{term: s.term, number: s.next, rewind: s.rewinds, partition: s.partition}
 	s.next++
 	s.last = p
@@ -145,15 +143,14 @@ func (s *Settlement) Done(t Ticket) Settled {
 	if state != deliveryRunning {
 		return settledBy[state]
 	}
-	s.at(t.number).done = true
+	*s.word(t.number) |= 1 << (t.number & 63)
 	if t.number != s.first {
 		return settledBy[deliveryRunning]
 	}
-	for s.first < s.next && s.at(s.first).done {
-		s.committed = s.at(s.first).position
+	for s.first < s.next && s.isDone(s.first) {
 		s.first++
 	}
-	s.known = true
+	s.committed, s.known = *s.at(s.first - 1), true
 	return SettledMoved
 }
 
@@ -167,7 +164,7 @@ func (s *Settlement) state(t Ticket) deliveryState {
 		return deliveryUnknown
 	case t.number < s.first:
 		return deliveryPassed
-	case s.at(t.number).done:
+	case s.isDone(t.number):
 		return deliveryDone
 	}
 	return deliveryRunning
@@ -193,7 +190,7 @@ func (s *Settlement) Oldest() (record.Position, bool) {
 	if s.Drained() {
 		return record.Position{}, false
 	}
-	return s.at(s.first).position, true
+	return *s.at(s.first), true
 }
 
 // InFlight is the number of deliveries from the oldest unfinished one to the newest, those done in between included: what the capacity
@@ -206,15 +203,26 @@ func (s *Settlement) Full() bool { return s.InFlight() == s.capacity }
 // Drained says that every delivery is done: only then may a closed partition be called finished.
 func (s *Settlement) Drained() bool { return s.first == s.next }
 
-func (s *Settlement) at(number uint64) *settlementEntry {
+func (s *Settlement) at(number uint64) *record.Position {
 	return &s.ring[number&uint64(len(s.ring)-1)]
 }
 
-// grow doubles the ring; it is never longer than the power of two that holds the capacity.
+// word holds the bit of a delivery.
+func (s *Settlement) word(number uint64) *uint64 {
+	return &s.done[number>>6&uint64(len(s.done)-1)]
+}
+
+func (s *Settlement) isDone(number uint64) bool { return *s.word(number)>>(number&63)&1 != 0 }
+
+// grow doubles the ring; it is never longer than the power of two that holds the capacity, and at least 64.
 func (s *Settlement) grow() {
 	old := *s
-	s.ring = make([]settlementEntry, max(2*len(old.ring), 16))
+	s.ring = make([]record.Position, max(2*len(old.ring), 64))
+	s.done = make([]uint64, len(s.ring)/64)
 	for n := s.first; n < s.next; n++ {
 		*s.at(n) = *old.at(n)
+		if old.isDone(n) {
+			*s.word(n) |= 1 << (n & 63)
+		}
 	}
 }
