@@ -160,7 +160,7 @@ func (w *watcher) read(ctx context.Context, run string, s *seen) error {
 	if err := w.outputs(ctx, run, s, state); err != nil {
 		return err
 	}
-	return w.checkpoints(ctx, run, s, lease.Token)
+	return w.checkpoints(ctx, run, s)
 }
 
 // compare takes the journal as it stands now.
@@ -228,11 +228,15 @@ func (w *watcher) outputs(ctx context.Context, run string, s *seen, state contro
 }
 
 // checkpoints looks whether each new pointer points to something.
-func (w *watcher) checkpoints(ctx context.Context, run string, s *seen, token control.FenceToken) error {
+func (w *watcher) checkpoints(ctx context.Context, run string, s *seen) error {
 	if w.blobs == nil {
 		return nil
 	}
 	pointers, err := w.store.ListPointers(ctx, run)
+	if err != nil {
+		return err
+	}
+	lease, _, err := w.store.LookupLease(ctx, control.StreamLease(run))
 	if err != nil {
 		return err
 	}
@@ -249,8 +253,8 @@ func (w *watcher) checkpoints(ctx context.Context, run string, s *seen, token co
 		if err != nil || !ok {
 			w.note(seePointers, "run %s: the manifest of epoch %d is not there (%v)", run, p.Epoch, err)
 		}
-		if p.Token == 0 || p.Token > token {
-			w.note(seePointers, "run %s: the checkpoint of epoch %d was written under token %d, the lease is at %d", run, p.Epoch, p.Token, token)
+		if p.Token == 0 || p.Token > lease.Token {
+			w.note(seePointers, "run %s: the checkpoint of epoch %d was written under token %d, the lease is at %d", run, p.Epoch, p.Token, lease.Token)
 		}
 	}
 	return nil
