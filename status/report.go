@@ -1,0 +1,59 @@
+package status
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weirstream/weir/record"
+)
+
+// Merge puts the runs in order, shorter ids first, and makes the merged watermark their least.
+func (r *Report) Merge() {
+	slices.SortFunc(r.Runs, func(a, b Snapshot) int {
+		return cmp.Or(cmp.Compare(len(a.Run), len(b.Run)), cmp.Compare(a.Run, b.Run))
+	})
+	r.Watermark = NoEventTime
+	if len(r.Runs) == 0 {
+		return
+	}
+	least := record.MaxTime
+	for _, s := range r.Runs {
+		least = min(least, s.Watermark.T)
+	}
+	r.Watermark = EventTime{least}
+}
+
+// Ready says whether the run does its work, and what is wrong otherwise, by place. A run that stands by does its work too, and so does a member of a group that was given nothing. A source that does not answer, a partition that does not
+// move although it has records to read, is blocked, or whose recovery is, stands in the way.
+func (r Report) Ready() (ok bool, wrong map[string]string) {
+	wrong = map[string]string{}
+	for _, s := range r.Runs {
+		switch {
+		case s.Phase == PhaseRunning, s.Wait == WaitLease:
+		case s.Cause != nil:
+			wrong[s.Run] = string(s.Phase) + ": " + s.Cause.Code
+		default:
+			wrong[s.Run] = string(s.Phase) + waitText(s.Wait)
+		}
+		if s.Source.Outage != nil {
+			wrong[s.Run+", source"] = s.Source.Outage.Code
+		}
+		for _, p := range s.Partitions {
+			place := s.Run + ", partition " + record.Offset(int64(p.Partition)).String()
+			switch {
+			case p.Blocked != nil:
+				wrong[place] = "BLOCKED: " + p.Blocked.Code
+			case p.Stalled:
+				wrong[place] = WhyNoProgress
+			}
+		}
+	}
+	return len(wrong) == 0, wrong
+}
+
+func waitText(w Wait) string {
+	if w == "" {
+		return ""
+	}
+	return ": " + string(w)
+}

@@ -1,0 +1,418 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirstream/weir/record"
+)
+
+// Reason is one thing that holds a run, or a part of it, in words.
+type Reason struct {
+	// Code is a stable name: one of the list below, or that of the error that is the cause.
+	Code string `json:"code"`
+	// Run and Partition say where; Partition is null when it is the whole run.
+	Run       string `json:"run"`
+	Partition *int32 `json:"partition"`
+	// Holder is who or what holds; Since since when, null if nobody knows.
+	Holder string     `json:"holder"`
+	Since  *time.Time `json:"since"`
+	// Text says what is so, Release what would end it.
+	Text    string `json:"text"`
+	Release string `json:"release"`
+	// Holds says that something does not go on because of this; otherwise it is only said.
+	Holds bool `json:"holds"`
+}
+
+// Codes of reasons, beside those of errors.
+const (
+	WhyNothing         = "NOTHING_HOLDS"
+	WhyFinished        = "FINISHED"
+	WhyStopped         = "STOPPED"
+	WhyNobodyRuns      = "NOBODY_RUNS"
+	WhyStandingBy      = "STANDING_BY"
+	WhyStarting        = "STARTING"
+	WhyEnding          = "ENDING"
+	WhyBackoff         = "BACKOFF"
+	WhyRecoveryBlocked = "RECOVERY_BLOCKED"
+	WhySourceOutage    = "SOURCE_OUTAGE"
+	WhySourceUnknown   = "SOURCE_NOT_OBSERVED"
+	WhyCommitSlow      = "COMMIT_SLOW"
+	WhyCheckpoints     = "CHECKPOINTS_FAIL"
+	WhyBlocked         = "PARTITION_BLOCKED"
+	WhyPaused          = "PAUSED"
+	WhyForCommit       = "WAITS_FOR_COMMIT"
+	WhyHeldInLog       = "HELD_IN_LOG"
+	WhyRetention       = "RETENTION_LOST"
+	WhyGap             = "OPEN_GAP"
+	WhyFuture          = "RECORDS_FROM_THE_FUTURE"
+	WhyLate            = "RECORDS_LATE"
+	WhySilent          = "SILENT"
+	WhyNeverRead       = "NO_EVENT_YET"
+	WhyBehind          = "BEHIND_IN_EVENT_TIME"
+	WhyIdle            = "IDLE"
+	WhyNoProgress      = "NO_PROGRESS"
+	WhyCatchingUp      = "CATCHING_UP"
+)
+
+// Why says what holds the run: first what concerns all of it, then partition by partition. There is always an answer: one reason with the code
+// NOTHING_HOLDS when there is none to give.
+func (r Report) Why() []Reason {
+	var out []Reason
+	for i := range r.Runs {
+		for _, reason := range Why(r.Runs[i]) {
+			if reason.Code != WhyNothing || len(r.Runs) == 1 {
+				out = append(out, reason)
+			}
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, Reason{Code: WhyNothing, Run: r.Run, Text: fmt.Sprintf("nothing holds the run: %d parts of it run", len(r.Runs))})
+	}
+	return out
+}
+
+// Why says what holds one run.
+func Why(s Snapshot) []Reason {
+	w := &answer{s: s}
+	w.run()
+	if s.Phase == PhaseRunning || !s.Live && s.Status != finishedStatus {
+		w.services()
+		for i := range s.Partitions {
+			w.partition(&s.Partitions[i])
+		}
+	}
+	for i := range w.reasons {
+		w.reasons[i].Run = s.Run
+	}
+	if len(w.reasons) == 0 {
+		w.nothing()
+	}
+	return w.reasons
+}
+
+const finishedStatus = "FINISHED"
+
+type answer struct {
+	s       Snapshot
+	reasons []Reason
+}
+
+func (w *answer) add(r Reason) { w.reasons = append(w.reasons, r) }
+
+func (w *answer) nothing() {
+	lag, known := int64(0), len(w.s.Partitions) > 0
+	for _, p := range w.s.Partitions {
+		if p.LagRecords == nil {
+			known = false
+			continue
+		}
+		lag += *p.LagRecords
+	}
+	text := "nothing holds the run"
+	if known {
+		text += fmt.Sprintf(": it is %d records behind the end of its log", lag)
+	}
+	w.add(Reason{Code: WhyNothing, Run: w.s.Run, Text: text})
+}
+
+// run is what concerns all of it.
+func (w *answer) run() {
+	s := w.s
+	switch {
+	case s.Status == finishedStatus:
+		w.add(Reason{Code: WhyFinished, Since: s.PhaseSince, Text: fmt.Sprintf("the run has ended: its input was read to the end and everything is released, at epoch %d", s.Epoch),
+			Release: "nothing: a finished run is not resumed; start a new one under a new --run-id", Holds: true})
+	case !s.Live:
+		w.stored()
+	case s.Phase == PhaseRecoveryBlocked:
+		w.recovery()
+	case s.Phase == PhaseStopped:
+		w.stopped()
+	case s.Wait == WaitLease:
+		w.add(Reason{Code: WhyStandingBy, Holder: s.Lease.Holder, Since: s.PhaseSince, Holds: true,
+			Text:    fmt.Sprintf("this process stands by: %s holds the lease under token %d%s", orSomebody(s.Lease.Holder), s.Lease.Token, until(s.Lease.Until)),
+			Release: "the end of that process, or of its lease if it does not renew it"})
+	case s.Wait == WaitBackoff:
+		code, what := WhyBackoff, "a failure"
+		if s.Cause != nil {
+			code, what = s.Cause.Code, s.Cause.Message
+		}
+		w.add(Reason{Code: code, Holder: w.lastActor(), Since: s.PhaseSince, Holds: true, Text: "the run waits before it tries again after " + what,
+			Release: "it tries again by itself" + at(s.RetryAt) + cure(s.Cause)})
+	case s.Wait == WaitStart:
+		w.add(Reason{Code: WhyStarting, Since: s.PhaseSince, Holds: true, Text: "the run starts: the last cut is restored and the source opened",
+			Release: "it goes on by itself; a store or a broker that does not answer would be named here once it has failed"})
+	case s.Wait == WaitEnd:
+		w.add(Reason{Code: WhyEnding, Since: s.PhaseSince, Holds: true, Text: "the run stops what is under way: the last commit, the last checkpoint, the lease",
+			Release: "it goes on by itself"})
+	}
+}
+
+// stored is what the store alone can tell.
+func (w *answer) stored() {
+	s := w.s
+	switch s.Lease.State {
+	case LeaseFree:
+		w.add(Reason{Code: WhyNobodyRuns, Since: s.Commit.Last, Holds: true, Text: fmt.Sprintf("no process runs it: nobody holds its lease; it stands at epoch %d", s.Epoch),
+			Release: "start it: `weir run` with this --run-id"})
+	case LeaseOthers:
+		w.add(Reason{Code: "LEASE", Holder: s.Lease.Holder, Since: s.Commit.Last,
+			Text:    fmt.Sprintf("%s holds the lease under token %d%s; the store does not say what that process waits for", s.Lease.Holder, s.Lease.Token, until(s.Lease.Until)),
+			Release: "ask the process itself: --url, if it was started with --listen"})
+	case LeaseHeld, LeaseLost, LeaseUnfenced, LeaseUnknown:
+	}
+}
+
+func (w *answer) recovery() {
+	s := w.s
+	r := Reason{Code: WhyRecoveryBlocked, Since: s.PhaseSince, Holder: "the recovery of the run", Text: "recovery is blocked", Holds: true,
+		Release: "an operator's recorded choice: `weir recover`, which shows first what it would do"}
+	if c := s.Cause; c != nil {
+		r.Code, r.Text = c.Code, "recovery is blocked: "+c.Message
+		if c.Cure != "" {
+			r.Release = c.Cure + " Or " + r.Release
+		}
+	}
+	for _, p := range s.Partitions {
+		if p.Pressure.State != string(PhaseRecoveryBlocked) {
+			continue
+		}
+		q := p.Partition
+		w.add(Reason{Code: p.Pressure.Reason, Partition: &q, Holder: fmt.Sprintf("partition %d", q), Since: p.Pressure.Since, Holds: true,
+			Text:    fmt.Sprintf("recovery is blocked: %s, measured %d, threshold %d%s", p.Pressure.Reason, p.Pressure.Measured, p.Pressure.Threshold, inBrackets(p.Pressure.Detail)),
+			Release: p.Pressure.Release + "; `weir recover` shows first what it would do"})
+	}
+	if s.Cause != nil || len(w.reasons) == 0 {
+		w.add(r)
+	}
+}
+
+func (w *answer) stopped() {
+	s := w.s
+	r := Reason{Code: WhyStopped, Since: s.PhaseSince, Holds: true, Text: fmt.Sprintf("the run has stopped at epoch %d", s.Epoch),
+		Release: "start it again with the same --run-id: it goes on from its last commit"}
+	if c := s.Cause; c != nil {
+		r.Code, r.Holder = c.Code, w.lastActor()
+		r.Text += ": " + c.Message
+		r.Release = strings.TrimSpace(c.Cure+" Then ") + " " + r.Release
+		if c.Cure == "" {
+			r.Release = "start it again with the same --run-id"
+		}
+	}
+	if s.Lease.State == LeaseLost {
+		r.Text += fmt.Sprintf("; it has lost its lease, token %d", s.Lease.Token)
+		if s.Lease.Holder != "" && s.Lease.Holder != s.Owner {
+			r.Holder = s.Lease.Holder
+		}
+	}
+	w.add(r)
+}
+
+// lastActor is where the last failure was.
+func (w *answer) lastActor() string {
+	if n := len(w.s.Failures); n > 0 {
+		return w.s.Failures[n-1].Actor
+	}
+	return ""
+}
+
+// slowCommit is how many commit intervals a commit may take before it is named, and slowLeast how long at least.
+const (
+	slowCommit = 2
+	slowLeast  = 2 * time.Second
+)
+
+// services are the store, the broker and the checkpoints.
+func (w *answer) services() {
+	s := w.s
+	if c := s.Source.Outage; c != nil {
+		w.add(Reason{Code: WhySourceOutage, Holder: s.Source.Name, Since: s.Source.OutageSince, Holds: true, Text: "the source does not answer: " + c.Message,
+			Release: "it is asked again by itself; " + firstLower(c.Cure)})
+	}
+	slow := max(time.Duration(s.Commit.Every*slowCommit*float64(time.Second)), slowLeast)
+	switch began := s.Commit.Began; {
+	case began != nil && s.At.Sub(*began) >= slow:
+		w.add(Reason{Code: WhyCommitSlow, Holder: "the store", Since: began, Holds: true, Text: "a commit has been under way for " + age(s.At, began) + ": the store is slow, or does not answer",
+			Release: "the answer of the store"})
+	case seconds(s.Commit.Seconds) >= slow:
+		w.add(Reason{Code: WhyCommitSlow, Holder: "the store", Since: s.Commit.Last, Holds: true, Text: fmt.Sprintf("the last commit took %s", seconds(s.Commit.Seconds)),
+			Release: "a faster store, or fewer results in an epoch"})
+	}
+	if c := s.Checkpoint.Cause; c != nil {
+		w.add(Reason{Code: WhyCheckpoints, Holder: "the store of checkpoints", Since: s.Checkpoint.Last, Text: "the last checkpoint could not be made, the run goes on: " + c.Message, Release: c.Cure})
+	}
+	if c := s.Source.Unobserved; c != nil && s.Source.Outage == nil {
+		w.add(Reason{Code: WhySourceUnknown, Holder: s.Source.Name, Since: s.Source.Observed, Text: "lag is not known, since the log could not be asked how it stands: " + c.Message, Release: c.Cure})
+	}
+}
+
+func (w *answer) partition(p *Partition) {
+	n := p.Partition
+	name := fmt.Sprintf("partition %d", n)
+	add := func(r Reason) {
+		r.Partition = &n
+		if r.Holder == "" {
+			r.Holder = name
+		}
+		w.add(r)
+	}
+	before := len(w.reasons)
+	w.input(p, name, add)
+	w.flow(p, name, add)
+	w.time(p, name, add)
+	told := len(w.reasons) > before
+	switch {
+	case p.Stalled && !told:
+		add(Reason{Code: WhyNoProgress, Since: p.Progress, Holds: true, Release: "the logs of the process at level debug say more",
+			Text: fmt.Sprintf("%s has not moved for %s, although %s can be read; it is %s%s", name, age(w.s.At, p.Progress), records(p.Readable), p.State, since(p.StateSince))})
+	case !told && p.LagRecords != nil && *p.LagRecords > 0 && w.s.Phase == PhaseRunning && p.Pressure.Reason == "" && caughtUp(p) != nil && *p.LagRecords > *caughtUp(p):
+		add(Reason{Code: WhyCatchingUp, Since: p.Progress, Text: fmt.Sprintf("%s is %s behind the end of its log and moves", name, records(p.LagRecords)), Release: "reading on"})
+	}
+}
+
+// caughtUp is how many records one window holds: a partition with less lag than that is not called behind.
+func caughtUp(p *Partition) *int64 {
+	if p.Queue.WindowRecords <= 0 {
+		return nil
+	}
+	return &p.Queue.WindowRecords
+}
+
+// input is what is wrong with what a partition reads.
+func (w *answer) input(p *Partition, name string, add func(Reason)) {
+	if c := p.Blocked; c != nil {
+		add(Reason{Code: WhyBlocked, Since: p.BlockedSince, Holds: true, Text: fmt.Sprintf("%s is blocked at position %s and holds the watermark; the others go on: %s: %s", name, p.Next, c.Code, c.Message),
+			Release: firstUpper(c.Cure) + " Then start the run again: it tries the partition again"})
+	}
+	if p.Start != nil && before(p.Next, *p.Start) {
+		add(Reason{Code: WhyRetention, Holder: "the retention of the source", Holds: true,
+			Text:    fmt.Sprintf("%s needs position %s next, and the log begins at %s: the records between are gone", name, p.Next, *p.Start),
+			Release: "records that are restored, or `weir recover --accept-gap`"})
+	}
+	if h := p.Hold; h != nil {
+		by, ends := "", "its end: a commit, an abort, or the time-out of the transaction"
+		if h.By != "" {
+			by = " of " + h.By
+		}
+		if h.Ends != nil {
+			ends += at(h.Ends)
+		}
+		add(Reason{Code: h.Reason, Holder: orText(h.By, "an open transaction"), Since: h.Since, Holds: true, Release: ends,
+			Text: fmt.Sprintf("%s is held in the log by an open transaction%s: nothing behind position %s can be delivered, the log ends at %s", name, by, orNone(p.Stable), orNone(p.End))})
+	}
+}
+
+// flow is what holds the way from the source to a partition.
+func (w *answer) flow(p *Partition, name string, add func(Reason)) {
+	if w.s.Phase != PhaseRunning {
+		return
+	}
+	switch {
+	case p.State == WaitsForCommit:
+		add(Reason{Code: WhyForCommit, Holder: "the store", Since: p.StateSince, Holds: true, Release: "a commit",
+			Text: fmt.Sprintf("%s gets no more records: its results wait for the journal%s", name, since(p.StateSince))})
+	case p.Pressure.Reason != "" && p.Pressure.State != "FLOWING" && p.Pressure.State != "":
+		code := p.Pressure.Reason
+		add(Reason{Code: code, Since: p.Pressure.Since, Holds: true, Release: p.Pressure.Release,
+			Text: fmt.Sprintf("%s is not read, %s: %s, measured %d, threshold %d%s", name, p.Pressure.State, code, p.Pressure.Measured, p.Pressure.Threshold, inBrackets(p.Pressure.Detail))})
+	case p.State == Paused:
+		add(Reason{Code: WhyPaused, Since: p.StateSince, Holds: true, Release: "room in its window", Text: fmt.Sprintf("%s is not read: its window is full%s", name, since(p.StateSince))})
+	}
+}
+
+// time is what holds the watermark of a partition, and by it the merged one.
+func (w *answer) time(p *Partition, name string, add func(Reason)) {
+	if p.Input == "FINISHED" {
+		return
+	}
+	stale := w.stale(p, name, add)
+	holder := w.holds(p)
+	if g := p.Gap; g != nil && g.At.T != record.NoTime && p.Watermark.T >= g.At.T {
+		key := "one key"
+		if g.Key != "" {
+			key = fmt.Sprintf("key %q", g.Key)
+		}
+		more := ""
+		if g.Open > 1 {
+			more = fmt.Sprintf(", and %d more gaps are open", g.Open-1)
+		}
+		add(Reason{Code: WhyGap, Since: g.Since, Holds: true, Release: "the missing events, a recorded decision to close the gap, or event time that moves on by the flow's gap hold",
+			Text: fmt.Sprintf("%s waits at %s for an event that is known to be missing: numbers %d to %d of %s%s", name, p.Watermark, g.First, g.Last, key, more)})
+		return
+	}
+	if p.Input == "IDLE" {
+		add(Reason{Code: WhyIdle, Since: p.InputSince, Text: fmt.Sprintf("%s is confirmed idle and left out of the merged watermark", name), Release: "its next record"})
+		return
+	}
+	if !holder || stale || p.Blocked != nil || p.Hold != nil {
+		return
+	}
+	w.silent(p, name, add)
+}
+
+// stale tells of records that come and move nothing.
+func (w *answer) stale(p *Partition, name string, add func(Reason)) (told bool) {
+	for _, a := range p.Aside {
+		if a.Stale == 0 || p.WatermarkSince != nil && a.Since != nil && w.s.At.Sub(*a.Since) < staleAfter {
+			continue
+		}
+		switch a.Reason {
+		case "FUTURE":
+			add(Reason{Code: WhyFuture, Since: a.Since, Holds: true, Release: "records of the present; or a flow with another max_future_skew, if the clocks of the producers are right",
+				Text: fmt.Sprintf("%s has set aside %d records from the future since its watermark moved last, to %s: they move no watermark", name, a.Stale, p.Watermark)})
+			told = true
+		case "LATE":
+			add(Reason{Code: WhyLate, Since: a.Since, Holds: true, Release: "records that are newer than the watermark; one record with a time far ahead may have moved it there",
+				Text: fmt.Sprintf("%s has set aside %d records as late since its watermark moved last, to %s", name, a.Stale, p.Watermark)})
+			told = true
+		}
+	}
+	return told
+}
+
+// staleAfter is how long records have to be set aside, with nothing else moving the watermark, before that is called a stall.
+const staleAfter = 10 * time.Second
+
+// silentAfter is how long a partition holds the merged watermark, with others ahead, before that is told.
+const silentAfter = 5 * time.Second
+
+// silent tells of a partition that holds the merged watermark because nothing comes, or because it is behind.
+func (w *answer) silent(p *Partition, name string, add func(Reason)) {
+	ahead, furthest := false, record.NoTime
+	for _, q := range w.s.Partitions {
+		if q.Partition != p.Partition && q.Input != "FINISHED" && q.Watermark.T > p.Watermark.T {
+			ahead, furthest = true, max(furthest, q.Watermark.T)
+		}
+	}
+	if !ahead {
+		return
+	}
+	from := p.WatermarkSince
+	if from != nil && w.s.At.Sub(*from) < silentAfter {
+		return
+	}
+	switch {
+	case p.Readable != nil && *p.Readable > 0:
+		add(Reason{Code: WhyBehind, Since: from, Holds: true, Release: "reading on; the others wait for it",
+			Text: fmt.Sprintf("%s holds the merged watermark at %s: it is behind in event time, with %s to read; the furthest is at %s", name, p.Watermark, records(p.Readable), EventTime{furthest})})
+	case p.MaxEventTime.T == record.NoTime && p.Watermark.T == record.NoTime:
+		add(Reason{Code: WhyNeverRead, Since: from, Holds: true, Release: silentRelease,
+			Text: fmt.Sprintf("%s holds the merged watermark: it has had no event yet; the furthest is at %s", name, EventTime{furthest})})
+	default:
+		add(Reason{Code: WhySilent, Since: from, Holds: true, Release: silentRelease,
+			Text: fmt.Sprintf("%s holds the merged watermark at %s: no event has moved it for %s; the furthest is at %s", name, p.Watermark, age(w.s.At, from), EventTime{furthest})})
+	}
+}
+
+const silentRelease = "its next record; or a recorded decision that it is idle: `weir idle confirm`, or the flow's idle policy"
+
+func (w *answer) holds(p *Partition) bool {
+	for _, h := range w.s.Holders {
+		if h == p.Partition {
+			return true
+		}
+	}
+	return false
+}

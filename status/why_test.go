@@ -1,0 +1,262 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/record"
+)
+
+func ago(d time.Duration) *time.Time {
+	t := start.Add(-d)
+	return &t
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func eventTime(s string) EventTime {
+	t, err := record.ParseTime([]byte(s))
+	if err != nil {
+		panic(err)
+	}
+	return EventTime{t}
+}
+
+// healthy is a run of three partitions in which nothing is wrong: all of them read what there is.
+func healthy() Snapshot {
+	s := Snapshot{
+		Run: "ticks-1", Flow: "ticks", At: start, Live: true, Owner: "me", Phase: PhaseRunning, PhaseSince: ago(time.Hour), Status: "OPEN", Epoch: 40,
+		Lease:  Lease{State: LeaseHeld, Token: 3, Holder: "me", Since: ago(time.Hour)},
+		Commit: Commit{Count: 9, Last: ago(time.Second), Seconds: 0.004, Every: 1}, Source: Source{Name: "ticks", Observed: ago(time.Second)},
+		Watermark: eventTime("2026-01-05T14:00:00Z"), Holders: []int32{0},
+	}
+	for n := range int32(3) {
+		s.Partitions = append(s.Partitions, Partition{
+			Partition: n, State: Reading, StateSince: ago(time.Second), Next: "100", Start: ptr("0"), Stable: ptr("100"), End: ptr("100"),
+			LagRecords: ptr(int64(0)), Readable: ptr(int64(0)), LagSeconds: ptr(0.0), Watermark: eventTime("2026-01-05T14:00:0" + string('0'+rune(n)) + "Z"),
+			WatermarkSince: ago(time.Second), MaxEventTime: eventTime("2026-01-05T14:00:09Z"), Input: "ACTIVE", Progress: ago(time.Second),
+			Pressure: Pressure{State: "FLOWING"}, Queue: Queue{WindowRecords: 8192},
+		})
+	}
+	return s
+}
+
+func lagging(p *Partition, n int64) {
+	p.End, p.Stable = ptr(record.Offset(100+n).String()), ptr(record.Offset(100+n).String())
+	p.LagRecords, p.Readable = &n, &n
+}
+
+func causeOf(c *codes.Code, text string) *Cause { return CauseOf(codes.New(c, "%s", text)) }
+
+func failed(s *Snapshot, c *codes.Code, actor, text string) {
+	s.Phase, s.Wait, s.PhaseSince, s.RetryAt = PhaseWaiting, WaitBackoff, ago(2*time.Second), ptr(start.Add(time.Second))
+	s.Cause = causeOf(c, text)
+	s.Failures = []Failure{{Incarnation: 4, Actor: actor, Cause: *s.Cause}}
+}
+
+// planted are stalls, each with what has to be said of it: the code, who holds, since when, and words of the text and of the release.
+var planted = []struct {
+	name   string
+	plant  func(s *Snapshot)
+	code   string
+	holder string
+	since  *time.Time
+	part   *int32
+	text   string
+	ends   string
+}{
+	{"silent partition", func(s *Snapshot) { s.Partitions[0].WatermarkSince = ago(10 * time.Minute) },
+		WhySilent, "partition 0", ago(10 * time.Minute), ptr(int32(0)), "no event has moved it for 10m0s", "weir idle confirm"},
+	{"partition without any event", func(s *Snapshot) {
+		s.Partitions[0].Watermark, s.Partitions[0].MaxEventTime, s.Partitions[0].WatermarkSince = NoEventTime, NoEventTime, ago(time.Hour)
+	}, WhyNeverRead, "partition 0", ago(time.Hour), ptr(int32(0)), "had no event yet", "idle policy"},
+	{"one partition behind the others in event time", func(s *Snapshot) {
+		lagging(&s.Partitions[0], 5000)
+		s.Partitions[0].WatermarkSince = ago(20 * time.Second)
+	}, WhyBehind, "partition 0", ago(20 * time.Second), ptr(int32(0)), "5000 records to read", "reading on"},
+	{"open gap", func(s *Snapshot) {
+		s.Partitions[0].Gap = &Gap{First: 41, Last: 43, At: s.Partitions[0].Watermark, Since: ago(3 * time.Minute), Open: 2}
+	}, WhyGap, "partition 0", ago(3 * time.Minute), ptr(int32(0)), "numbers 41 to 43", "the missing events"},
+	{"future records alone", func(s *Snapshot) {
+		s.Partitions[0].Aside = []Aside{{Reason: "FUTURE", Total: 12, Stale: 12, Since: ago(5 * time.Minute)}}
+		s.Partitions[0].WatermarkSince = ago(6 * time.Minute)
+	}, WhyFuture, "partition 0", ago(5 * time.Minute), ptr(int32(0)), "12 records from the future", "max_future_skew"},
+	{"a record far ahead made all others late", func(s *Snapshot) {
+		s.Partitions[1].Aside = []Aside{{Reason: "LATE", Total: 900, Stale: 900, Since: ago(time.Minute)}}
+		s.Partitions[1].WatermarkSince = ago(2 * time.Minute)
+	}, WhyLate, "partition 1", ago(time.Minute), ptr(int32(1)), "900 records as late", "far ahead"},
+	{"paused by pressure", func(s *Snapshot) {
+		s.Partitions[2].State = Paused
+		s.Partitions[2].Pressure = Pressure{State: "SOURCE_PAUSED", Reason: "BYTES_HIGH", Measured: 9 << 20, Threshold: 8 << 20, Since: ago(7 * time.Second), Release: "when bytes in flight is at or below 4194304 bytes"}
+	}, "BYTES_HIGH", "partition 2", ago(7 * time.Second), ptr(int32(2)), "measured 9437184, threshold 8388608", "at or below 4194304"},
+	{"full disk, noticed in time", func(s *Snapshot) {
+		s.Partitions[0].State = Paused
+		s.Partitions[0].Pressure = Pressure{State: "SOURCE_PAUSED", Reason: "DISK_LOW", Measured: 1 << 20, Threshold: 256 << 20, Since: ago(time.Minute), Release: "when free disk is at or above 536870912 bytes"}
+	}, "DISK_LOW", "partition 0", ago(time.Minute), ptr(int32(0)), "DISK_LOW", "free disk"},
+	{"full disk, met by a commit", func(s *Snapshot) { failed(s, codes.StoreUnavailable, "run/coordinator", "the disk is full") },
+		"STORE_UNAVAILABLE", "run/coordinator", ago(2 * time.Second), nil, "the disk is full", "it tries again by itself, at 2027-01-15T08:00:01Z"},
+	{"lost lease", func(s *Snapshot) {
+		s.Phase, s.PhaseSince, s.Cause = PhaseStopped, ago(time.Minute), causeOf(codes.StreamFenceStale, "taken over under token 4")
+		s.Lease = Lease{State: LeaseLost, Token: 3, Holder: "other"}
+	}, "STREAM_FENCE_OBSOLETO", "other", ago(time.Minute), nil, "lost its lease, token 3", "start it again"},
+	{"standing by", func(s *Snapshot) {
+		s.Phase, s.Wait, s.PhaseSince = PhaseWaiting, WaitLease, ago(4*time.Minute)
+		s.Lease = Lease{State: LeaseOthers, Token: 7, Holder: "host-9", Until: ptr(start.Add(9 * time.Second))}
+	}, WhyStandingBy, "host-9", ago(4 * time.Minute), nil, "under token 7 until", "the end of that process"},
+	{"records deleted under the journal", func(s *Snapshot) {
+		s.Phase, s.PhaseSince, s.Cause = PhaseRecoveryBlocked, ago(time.Hour), causeOf(codes.OffsetLost, "partition 1 needs 100, the log begins at 400")
+	}, "OFFSET_LOST", "the recovery of the run", ago(time.Hour), nil, "the log begins at 400", "weir recover"},
+	{"topic recreated", func(s *Snapshot) {
+		s.Phase, s.PhaseSince, s.Cause = PhaseRecoveryBlocked, ago(time.Hour), causeOf(codes.TopicRecreated, "topic id a, the journal has b")
+	}, "TOPIC_RECREATED", "the recovery of the run", ago(time.Hour), nil, "topic id a", "weir recover"},
+	{"fence regression, told by backpressure", func(s *Snapshot) {
+		s.Phase, s.PhaseSince = PhaseRecoveryBlocked, ago(time.Minute)
+		s.Partitions[1].Pressure = Pressure{State: "RECOVERY_BLOCKED", Reason: "FENCE_REGRESSION", Measured: 9, Threshold: 4, Since: ago(time.Minute), Release: "by an operator's choice on FENCE_REGRESSION: RESTORED or RAISE_FENCE"}
+	}, "FENCE_REGRESSION", "partition 1", ago(time.Minute), ptr(int32(1)), "measured 9, threshold 4", "RAISE_FENCE"},
+	{"log start beyond the journal, not noticed yet", func(s *Snapshot) { s.Partitions[0].Start = ptr("150") },
+		WhyRetention, "the retention of the source", nil, ptr(int32(0)), "needs position 100 next, and the log begins at 150", "--accept-gap"},
+	{"slow store, a commit under way", func(s *Snapshot) { s.Commit.Began = ago(12 * time.Second) },
+		WhyCommitSlow, "the store", ago(12 * time.Second), nil, "under way for 12s", "the answer of the store"},
+	{"slow store, commits that take long", func(s *Snapshot) { s.Commit.Seconds = 4 },
+		WhyCommitSlow, "the store", ago(time.Second), nil, "took 4s", "a faster store"},
+	{"results wait for the journal", func(s *Snapshot) { s.Partitions[1].State, s.Partitions[1].StateSince = WaitsForCommit, ago(3*time.Second) },
+		WhyForCommit, "the store", ago(3 * time.Second), ptr(int32(1)), "results wait for the journal", "a commit"},
+	{"dead broker", func(s *Snapshot) {
+		s.Source.Outage, s.Source.OutageSince = causeOf(codes.BrokerUnreachable, "127.0.0.1:9092: connection refused"), ago(30*time.Second)
+	}, WhySourceOutage, "ticks", ago(30 * time.Second), nil, "connection refused", "asked again by itself"},
+	{"wrong password of the broker", func(s *Snapshot) {
+		s.Phase, s.PhaseSince, s.Cause = PhaseStopped, ago(time.Second), causeOf(codes.AccessDenied, "SASL: the broker refuses user u")
+		s.Failures = []Failure{{Actor: "run", Cause: *s.Cause}}
+	}, "ACCESS_DENIED", "run", ago(time.Second), nil, "refuses user u", "start it again"},
+	{"wrong password of the store", func(s *Snapshot) { failed(s, codes.StoreDenied, "run/lease", "password authentication failed for user w") },
+		"STORE_DENIED", "run/lease", ago(2 * time.Second), nil, "password authentication failed", "password reference"},
+	{"blocked after repeated panic", func(s *Snapshot) {
+		s.Partitions[2].Blocked, s.Partitions[2].BlockedSince = causeOf(codes.Internal, "panic: index out of range"), ago(time.Hour)
+	}, WhyBlocked, "partition 2", ago(time.Hour), ptr(int32(2)), "position 100", "start the run again"},
+	{"open transaction", func(s *Snapshot) {
+		p := &s.Partitions[1]
+		p.End, p.LagRecords, p.Hold = ptr("130"), ptr(int64(30)), &Hold{Reason: "LSO_BLOCKED", By: "tx-7", Since: ago(11 * time.Minute)}
+	}, "LSO_BLOCKED", "tx-7", ago(11 * time.Minute), ptr(int32(1)), "nothing behind position 100 can be delivered, the log ends at 130", "time-out of the transaction"},
+	{"restart back-off", func(s *Snapshot) { failed(s, codes.SourceFailure, "run/reader", "fetch failed") },
+		"SOURCE_FAILURE", "run/reader", ago(2 * time.Second), nil, "fetch failed", "tries again by itself"},
+	{"starting", func(s *Snapshot) { s.Phase, s.Wait, s.PhaseSince = PhaseWaiting, WaitStart, ago(9*time.Second) },
+		WhyStarting, "", ago(9 * time.Second), nil, "the last cut is restored", "by itself"},
+	{"finished", func(s *Snapshot) { s.Phase, s.Status, s.PhaseSince = PhaseStopped, "FINISHED", ago(time.Minute) },
+		WhyFinished, "", ago(time.Minute), nil, "everything is released", "new --run-id"},
+	{"stopped in good order", func(s *Snapshot) { s.Phase, s.PhaseSince = PhaseStopped, ago(time.Minute) },
+		WhyStopped, "", ago(time.Minute), nil, "stopped at epoch 40", "same --run-id"},
+	{"no process", func(s *Snapshot) { s.Live, s.Lease = false, Lease{State: LeaseFree, Token: 3} },
+		WhyNobodyRuns, "", ago(time.Second), nil, "nobody holds its lease", "weir run"},
+	{"stuck for no known reason", func(s *Snapshot) {
+		lagging(&s.Partitions[1], 10)
+		s.Partitions[1].Stalled, s.Partitions[1].Progress = true, ago(2*time.Minute)
+	}, WhyNoProgress, "partition 1", ago(2 * time.Minute), ptr(int32(1)), "although 10 records can be read", "level debug"},
+	{"checkpoints fail", func(s *Snapshot) {
+		s.Checkpoint.Cause, s.Checkpoint.Last = causeOf(codes.OutputUnwritable, "no space left"), ago(time.Hour)
+	}, WhyCheckpoints, "the store of checkpoints", ago(time.Hour), nil, "no space left", "Check the path"},
+	{"lag that cannot be known", func(s *Snapshot) { s.Source.Unobserved = causeOf(codes.AccessDenied, "not authorised to describe") },
+		WhySourceUnknown, "ticks", ago(time.Second), nil, "lag is not known", "Grant"},
+	{"catching up", func(s *Snapshot) { lagging(&s.Partitions[2], 50_000) },
+		WhyCatchingUp, "partition 2", ago(time.Second), ptr(int32(2)), "50000 records behind", "reading on"},
+	{"confirmed idle", func(s *Snapshot) { s.Partitions[2].Input, s.Partitions[2].InputSince = "IDLE", ago(time.Hour) },
+		WhyIdle, "partition 2", ago(time.Hour), ptr(int32(2)), "left out of the merged watermark", "its next record"},
+}
+
+func TestWhyNamesPlantedStalls(t *testing.T) {
+	t.Parallel()
+	if len(planted) < 20 {
+		t.Fatalf("only %d stalls are planted", len(planted))
+	}
+	for _, c := range planted {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := healthy()
+			c.plant(&s)
+			reasons := Why(s)
+			if len(reasons) != 1 {
+				t.Fatalf("%d reasons instead of one: %+v", len(reasons), reasons)
+			}
+			r := reasons[0]
+			if r.Code != c.code || r.Holder != c.holder || r.Run != s.Run {
+				t.Errorf("it says %s of %q in run %q, want %s of %q", r.Code, r.Holder, r.Run, c.code, c.holder)
+			}
+			if (r.Since == nil) != (c.since == nil) || r.Since != nil && !r.Since.Equal(*c.since) {
+				t.Errorf("since %v, want %v", r.Since, c.since)
+			}
+			if (r.Partition == nil) != (c.part == nil) || r.Partition != nil && *r.Partition != *c.part {
+				t.Errorf("partition %v, want %v", r.Partition, c.part)
+			}
+			if !strings.Contains(r.Text, c.text) || !strings.Contains(r.Release, c.ends) || r.Text == "" || r.Release == "" {
+				t.Errorf("it says %q, and that it ends by %q; want words %q and %q", r.Text, r.Release, c.text, c.ends)
+			}
+			for _, words := range []string{r.Text, r.Release} {
+				if strings.Contains(words, "  ") || strings.Contains(words, "..") || strings.Contains(words, "%!") || strings.HasSuffix(words, " ") {
+					t.Errorf("badly put: %q", words)
+				}
+			}
+		})
+	}
+}
+
+// Two holders at once are both named, and the run comes before its partitions.
+func TestWhyNamesEveryHolder(t *testing.T) {
+	t.Parallel()
+	s := healthy()
+	for _, c := range planted {
+		if c.name == "dead broker" || c.name == "silent partition" || c.name == "open transaction" || c.name == "blocked after repeated panic" {
+			c.plant(&s)
+		}
+	}
+	var got []string
+	for _, r := range Why(s) {
+		got = append(got, r.Code)
+	}
+	if want := "SOURCE_OUTAGE SILENT LSO_BLOCKED PARTITION_BLOCKED"; strings.Join(got, " ") != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
+func TestNothingHolds(t *testing.T) {
+	t.Parallel()
+	reasons := Why(healthy())
+	if len(reasons) != 1 || reasons[0].Code != WhyNothing || reasons[0].Holds || !strings.Contains(reasons[0].Text, "0 records behind") {
+		t.Errorf("%+v", reasons)
+	}
+	both := Report{Run: "ticks-1", Runs: []Snapshot{healthy(), healthy()}}
+	if reasons := both.Why(); len(reasons) != 1 || reasons[0].Code != WhyNothing {
+		t.Errorf("%+v", reasons)
+	}
+	s := healthy()
+	planted[0].plant(&s)
+	both.Runs[1] = s
+	if reasons := both.Why(); len(reasons) != 1 || reasons[0].Code != WhySilent {
+		t.Errorf("%+v", reasons)
+	}
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	unready := map[string]bool{}
+	for _, name := range []string{"full disk, met by a commit", "lost lease", "records deleted under the journal", "topic recreated", "fence regression, told by backpressure",
+		"dead broker", "wrong password of the broker", "wrong password of the store", "blocked after repeated panic", "restart back-off", "starting", "finished",
+		"stopped in good order", "stuck for no known reason"} {
+		unready[name] = true
+	}
+	for _, c := range planted {
+		s := healthy()
+		c.plant(&s)
+		if !s.Live {
+			continue
+		}
+		ok, wrong := Report{Run: s.Run, Runs: []Snapshot{s}}.Ready()
+		if ok == unready[c.name] || ok != (len(wrong) == 0) {
+			t.Errorf("%s: ready %v, %v", c.name, ok, wrong)
+		}
+		delete(unready, c.name)
+	}
+	if len(unready) > 0 {
+		t.Errorf("not planted: %v", unready)
+	}
+}
