@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirstream/weir/internal/fixture"
+	"github.com/weirstream/weir/internal/kafkatest"
 	"github.com/weirstream/weir/internal/pgtest"
 )
 
@@ -22,7 +23,9 @@ func TestMain(m *testing.M) {
 		mutate(os.Getenv(asMutant))
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Exit(pgtest.Run(m, pgtest.Config{}))
+	code := pgtest.Run(m, pgtest.Config{})
+	kafkatest.Close()
+	os.Exit(code)
 }
 
 // command prepares weir as a process in dir.
