@@ -70,9 +70,13 @@ type Group struct {
 	source *Source
 	cfg    GroupConfig
 
+	// giving is held while partitions are given up, so that each is given up once.
+	giving sync.Mutex
+
 	mu sync.Mutex
-	// client is that of a membership while it lasts.
+	// client is that of a membership while it lasts, id that of the topic.
 	client *kgo.Client
+	id     [16]byte
 	// mine is what is assigned; leaving: nothing more is taken.
 	mine    map[int32]bool
 	leaving bool
@@ -110,16 +114,22 @@ func (g *Group) Run(ctx context.Context, h sources.Handler) error {
 		q.Close()
 		work.Wait()
 	}()
-	if _, err := q.Find(ctx); err != nil {
+	topic, err := q.Find(ctx)
+	if err != nil {
 		return err
 	}
 	// The topic is paused before it is known to the group, so that not even a first fetch is made.
 	q.Client.PauseFetchTopics(q.Topic)
 	g.mu.Lock()
-	g.client = q.Client
+	g.client, g.id = q.Client, topic.ID
 	g.mu.Unlock()
 	q.Client.AddConsumeTopics(q.Topic)
 	work.Go(func() { g.keepCommitting(clientCtx) })
+	work.Go(func() {
+		for clientCtx.Err() == nil {
+			q.Client.PollFetches(clientCtx) // nothing is fetched, and of errors the hook tells: they must not pile up
+		}
+	})
 	select {
 	case <-ctx.Done():
 		err = nil
@@ -150,7 +160,9 @@ func (g *Group) options(ctx context.Context, h sources.Handler, refused chan<- e
 			return all, nil
 		}),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, all map[string][]int32) { g.assigned(h, all[g.source.cfg.Topic]) }),
-		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, all map[string][]int32) { g.revoked(ctx, h, all[g.source.cfg.Topic]) }),
+		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, all map[string][]int32) {
+			g.revoked(ctx, h, all[g.source.cfg.Topic])
+		}),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, all map[string][]int32) { g.lost(h, all[g.source.cfg.Topic]) }),
 		kgo.WithHooks(groupTrouble(func(err error) { g.trouble(err, refused) })),
 	}
@@ -206,6 +218,8 @@ func (g *Group) assigned(h sources.Handler, partitions []int32) {
 }
 
 func (g *Group) revoked(ctx context.Context, h sources.Handler, partitions []int32) {
+	g.giving.Lock()
+	defer g.giving.Unlock()
 	if partitions = g.held(partitions); len(partitions) == 0 {
 		return
 	}
@@ -219,6 +233,8 @@ func (g *Group) revoked(ctx context.Context, h sources.Handler, partitions []int
 }
 
 func (g *Group) lost(h sources.Handler, partitions []int32) {
+	g.giving.Lock()
+	defer g.giving.Unlock()
 	if partitions = g.held(partitions); len(partitions) > 0 {
 		h.Lost(partitions)
 		g.drop(partitions)
@@ -302,7 +318,7 @@ func (g *Group) commit(ctx context.Context) {
 	client := g.client
 	req := kmsg.NewPtrOffsetCommitRequest()
 	topic := kmsg.NewOffsetCommitRequestTopic()
-	topic.Topic = g.source.cfg.Topic
+	topic.Topic, topic.TopicID = g.source.cfg.Topic, g.id
 	for p, at := range g.told {
 		if done, ok := g.written[p]; g.mine[p] && (!ok || done != at) {
 			rp := kmsg.NewOffsetCommitRequestTopicPartition()
