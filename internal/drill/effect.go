@@ -89,12 +89,12 @@ func (p *part) stopAt(ctx context.Context, point string) (a *process, before con
 
 // taken waits until a process has committed so many records, or its failpoint has fired: then it is true.
 func (p *part) taken(ctx context.Context, by *process, n int64) (is bool) {
-	_ = poll(ctx, patience, func() (bool, error) { // whoever waits for the failpoint says what went wrong
+	_ = p.await(ctx, by, patience, func() (bool, error) { // whoever waits for the failpoint says what went wrong
 		if _, is = by.fault(); is {
 			return true, nil
 		}
 		s, ok, err := p.state(ctx)
-		return ok && records(s) >= n, p.alive(by, err)
+		return ok && records(s) >= n, err
 	}, "%s commits", by.name)
 	return is
 }

@@ -68,9 +68,9 @@ func (p *part) ended(ctx context.Context, token control.FenceToken) error {
 
 // begun waits until a process runs the flow.
 func (p *part) begun(ctx context.Context, by *process) error {
-	return poll(ctx, patience, func() (bool, error) {
+	return p.await(ctx, by, patience, func() (bool, error) {
 		_, _, ok := by.when("msg=running")
-		return ok, p.alive(by, nil)
+		return ok, nil
 	}, "%s begins", by.name)
 }
 

@@ -193,12 +193,10 @@ func (p *part) hurt(ctx context.Context, owner *process, token control.FenceToke
 		return err
 	}
 	if !m.early() {
-		err := poll(ctx, patience, func() (bool, error) {
+		err := p.await(ctx, owner, patience, func() (bool, error) {
 			s, _, err := p.state(ctx)
-			if _, already := owner.fault(); already || s.Epoch > before.Epoch {
-				return true, err
-			}
-			return false, p.alive(owner, err)
+			_, already := owner.fault()
+			return already || s.Epoch > before.Epoch, err
 		}, "%s commits", owner.name)
 		if err != nil {
 			return err

@@ -245,11 +245,9 @@ func (p *part) lease(ctx context.Context) (control.LeaseInfo, error) {
 
 // committed waits until so many records are committed, while a process runs.
 func (p *part) committed(ctx context.Context, by *process, n int64) (s control.RunState, err error) {
-	err = poll(ctx, patience, func() (ok bool, err error) {
-		if s, ok, err = p.state(ctx); err != nil || !ok || records(s) < n {
-			return false, p.alive(by, err)
-		}
-		return true, nil
+	err = p.await(ctx, by, patience, func() (ok bool, err error) {
+		s, ok, err = p.state(ctx)
+		return ok && records(s) >= n, err
 	}, "%d records are committed by %s", n, by.name)
 	return s, err
 }
@@ -257,22 +255,26 @@ func (p *part) committed(ctx context.Context, by *process, n int64) (s control.R
 // patience is how long the drill waits for what has no bound of its own, on a busy machine.
 const patience = 60 * time.Second
 
-// alive is err, or that a process which is needed has ended.
-func (p *part) alive(by *process, err error) error {
-	if err == nil && !by.running() {
-		return fmt.Errorf("process %s (pid %d) ended too early, %s; it said:\n%s", by.name, by.pid, by.how(), tail(by.said()))
-	}
-	return err
+// await polls while a process runs. The answer is asked for once more after its end: what it did last counts.
+func (p *part) await(ctx context.Context, by *process, within time.Duration, ask func() (bool, error), what string, args ...any) error {
+	return poll(ctx, within, func() (bool, error) {
+		ran := by.running()
+		ok, err := ask()
+		if !ok && err == nil && !ran {
+			err = fmt.Errorf("process %s (pid %d) ended too early, %s; it said:\n%s", by.name, by.pid, by.how(), tail(by.said()))
+		}
+		return ok, err
+	}, what, args...)
 }
 
 // owned waits until the lease is under a token, and returns it as it was seen first.
 func (p *part) owned(ctx context.Context, by *process, token control.FenceToken, within time.Duration) (l control.LeaseInfo, err error) {
-	err = poll(ctx, within, func() (bool, error) {
+	err = p.await(ctx, by, within, func() (bool, error) {
 		l, err = p.lease(ctx)
 		if err == nil && l.Token >= token {
 			return true, mine(l, by, token)
 		}
-		return false, p.alive(by, err)
+		return false, err
 	}, "%s owns the run under token %d", by.name, token)
 	return l, err
 }
@@ -287,9 +289,9 @@ func mine(l control.LeaseInfo, by *process, token control.FenceToken) error {
 
 // waiting waits until a process stands by.
 func (p *part) waiting(ctx context.Context, by *process) error {
-	return poll(ctx, patience, func() (bool, error) {
+	return p.await(ctx, by, patience, func() (bool, error) {
 		_, _, ok := by.when("standing by")
-		return ok, p.alive(by, nil)
+		return ok, nil
 	}, "%s stands by", by.name)
 }
 
@@ -297,12 +299,9 @@ func (p *part) waiting(ctx context.Context, by *process) error {
 func (p *part) fires(ctx context.Context, by *process, at, action string) error {
 	kind := map[string]string{"stop": "SIGSTOP", "kill": "SIGKILL", "panic": "PANIC"}[action]
 	var f fired
-	err := poll(ctx, patience, func() (ok bool, err error) {
+	err := p.await(ctx, by, patience, func() (ok bool, err error) {
 		f, ok = by.fault()
-		if !ok {
-			return false, p.alive(by, nil)
-		}
-		return true, nil
+		return ok, nil
 	}, "failpoint %s of %s fires", at, by.name)
 	if err == nil && action == "stop" {
 		err = by.frozen(ctx)

@@ -114,17 +114,16 @@ func (p *part) keeper(ctx context.Context) error {
 
 // kept waits for a checkpoint of a later epoch, and returns the first.
 func (p *part) kept(ctx context.Context, by *process, after uint64) (c control.Pointer, err error) {
-	err = poll(ctx, patience, func() (bool, error) {
+	err = p.await(ctx, by, patience, func() (bool, error) {
 		all, err := p.eyes.ListPointers(ctx, p.run)
 		if err != nil {
 			return false, err
 		}
 		i := slices.IndexFunc(all, func(c control.Pointer) bool { return c.Epoch > after })
-		if i < 0 {
-			return false, p.alive(by, nil)
+		if i >= 0 {
+			c = all[i]
 		}
-		c = all[i]
-		return true, nil
+		return i >= 0, nil
 	}, "a checkpoint after epoch %d is made by %s", after, by.name)
 	return c, err
 }
