@@ -247,12 +247,15 @@ func (w *watcher) checkpoints(ctx context.Context, run string, s *seen) error {
 		if s.pointers[p.Epoch] != "" {
 			w.note(seePointers, "run %s: the checkpoint of epoch %d is another one now", run, p.Epoch)
 		}
+		ok, err := w.blobs.Has(ctx, p.Manifest)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			w.note(seePointers, "run %s: the manifest of epoch %d is not there", run, p.Epoch)
+		}
 		s.pointers[p.Epoch] = p.Manifest
 		w.tally.pointers++
-		ok, err := w.blobs.Has(ctx, p.Manifest)
-		if err != nil || !ok {
-			w.note(seePointers, "run %s: the manifest of epoch %d is not there (%v)", run, p.Epoch, err)
-		}
 		if p.Token == 0 || p.Token > lease.Token {
 			w.note(seePointers, "run %s: the checkpoint of epoch %d was written under token %d, the lease is at %d", run, p.Epoch, p.Token, lease.Token)
 		}
