@@ -87,6 +87,15 @@ func (m *Machine) IDs() int { return m.ids.living }
 // Keys is the number of keys.
 func (m *Machine) Keys() int { return len(m.keys.names) }
 
+// EachKey calls fn with every key, in the order in which they were first accepted, until fn returns false.
+func (m *Machine) EachKey(fn func(key string) bool) {
+	for _, name := range m.keys.names {
+		if !fn(name) {
+			return
+		}
+	}
+}
+
 // Step takes one event and appends what it asks for to eff. An error is fatal: LIMIT_REACHED, or INTERNAL when the caller broke the
 // protocol. The machine and eff are then of no use, and the run goes on from the last cut; Step returns the same error again.
 func (m *Machine) Step(ev Event, eff *Effects) error {

@@ -164,6 +164,8 @@ var Table = []Row{
 		Why: "Ports only: what stands behind them is chosen by cmd."},
 	{Package: "actors/group", Imports: with("actors", "sources", "control"),
 		Why: "One engine for each partition that this process is given; who gives is a port."},
+	{Package: "actors/reshard", Imports: with("actors", "actors/group", "sources", "control"), TestVendors: aws,
+		Why: "Follows a log whose partitions are split and merged, through ports."},
 	{Package: "actors/shell", Imports: []string{"record", "codes"}, Vendors: []string{protoactor},
 		Why: "The only package that meets protoactor."},
 	{Package: "actors/actortest", Imports: []string{"actors/shell", "record", "codes"},
