@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/metrics"
 	"github.com/weirstream/weir/server"
 )
 
@@ -15,6 +16,7 @@ func Files() map[string][]byte {
 	return map[string][]byte{
 		"docs/errors.md":        errorsPage(),
 		"docs/flow.schema.json": flow.Schema(nil),
+		"docs/metrics.md":       metrics.Page(),
 		"docs/openapi.json":     server.OpenAPI(),
 	}
 }
