@@ -28,9 +28,10 @@ func (c *Config) unbounded() bool { return c.MaxRecords == 0 && c.UntilRecords =
 
 // block takes a partition out, or ends the run when none is left.
 func (s *supervisor) block(p int32, f Failure, n int) {
-	s.blocked[p] = blockedAt{place: f.place(), cause: f.Cause, tries: n}
+	s.blocked[p] = blockedAt{place: f.place(), cause: f.Cause, tries: n, block: blockOf(p, f.Cause)}
+	s.blockedChanged = true
 	maps.DeleteFunc(s.counts, func(c cause, _ int) bool { q, ok := c.ofPartition(); return ok && q == p })
-	if len(s.blocked) == len(s.all) {
+	if len(s.blocked) == len(s.all) && !(s.cur.stays() && s.recovering()) {
 		s.over(gaveUp(f, n, s.state.Epoch))
 		return
 	}
@@ -45,6 +46,7 @@ type blockedAt struct {
 	place string
 	cause error
 	tries int
+	block *Block
 }
 
 // blockedEnd is the end of a run that has gone on without some partitions: the cause of the first of them.

@@ -83,6 +83,10 @@ type Config struct {
 	// is at once by a failure that does not pass, and the others go on. Such a run ends with the cause when it is stopped, when a bounded
 	// source ends, or when no partition is left.
 	MaxFailures int
+	// StayBlocked keeps a run alive, and owner, that needs an operator: records that the log has lost, a batch that cannot be read, and damaged
+	// state block their partition, a recreated log and leases that have gone back the run (see Block). It is for runs without a limit of
+	// records over a log without an end; in any other these end the run, with or without it.
+	StayBlocked bool
 
 	// Kill ends Run at once, without a last cut: the second Ctrl-C. Defaults to never. Cancelling the context of Run instead is the
 	// orderly way: intake stops, what was handed out is processed, and a last open cut is committed.

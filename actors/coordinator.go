@@ -234,7 +234,7 @@ func codeName(err error) string {
 
 func progressOf(in *incarnation, c control.Commit, s control.RunState, took time.Duration, queues []Queue, seen []PartitionProgress) Progress {
 	p := Progress{Epoch: c.Epoch, Incarnation: in.number, Status: c.Status, Watermark: c.Watermark, CommitTime: took, Queues: queues, Partitions: seen}
-	p.Blocked = blockedResults(s, in.blocked)
+	p.Blocked = in.blockedResults(s)
 	for _, pc := range c.Partitions {
 		p.Rows += pc.Rows.Count
 	}

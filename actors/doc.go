@@ -74,6 +74,9 @@
 // it holds the merged watermark, while the others go on. The run ends with its cause. In a run with a limit of records (MaxRecords,
 // UntilRecords), which cannot reach it without that partition, the cause is the end at once.
 //
+// What no restart mends (records that the log has lost, a batch that cannot be read, damaged state, a recreated log, leases that have gone
+// back) does not end a run with Config.StayBlocked: see recovery.go for what is blocked, and what releases it.
+//
 // An error whose code is not to be retried ends the run at once, and so does a cause that has come Config.MaxFailures times without a
 // commit in between; a source that fails after more was read than ever before counts anew. What the journal holds is then a consistent
 // prefix, from which the run can go on another time.

@@ -72,6 +72,9 @@ func (s *supervisor) note(f Failure) {
 		s.inRow++
 	}
 	switch {
+	case s.bars(f, one):
+		s.barRun(f)
+		return
 	case tired && one && s.e.cfg.unbounded():
 		s.block(p, f, n)
 		return

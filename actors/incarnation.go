@@ -91,7 +91,11 @@ type incarnation struct {
 	// partitions are those that are read; blocked are the others.
 	partitions []int32
 	blocked    map[int32]blockedAt
-	machines   map[int32]*partitions.Machine
+	// blockedNow are those that are told as blocked: some may have come to it while they were read.
+	blockedNow atomic.Pointer[map[int32]blockedAt]
+	// bounded says that the log has an end.
+	bounded  bool
+	machines map[int32]*partitions.Machine
 	// begun are the effects of machines that Config.Begin has made: they belong to the first cut.
 	begun  map[int32]partitions.Effects
 	source sources.Reader
@@ -110,6 +114,7 @@ func newIncarnation(e *engine, number uint64) *incarnation {
 		machines: make(map[int32]*partitions.Machine), begun: make(map[int32]partitions.Effects), refs: make(map[int32]shell.Ref[toPartition]),
 	}
 	in.ctx, in.cancel = context.WithCancel(e.ctx)
+	in.blockedNow.Store(&map[int32]blockedAt{})
 	return in
 }
 
@@ -155,6 +160,7 @@ func (in *incarnation) openRun() error {
 	if err != nil {
 		return err
 	}
+	in.bounded = info.Bounded
 	in.partitions = slices.DeleteFunc(slices.Clone(info.Partitions), func(p int32) bool {
 		_, blocked := in.blocked[p]
 		return blocked
@@ -188,7 +194,11 @@ func (in *incarnation) machine(n int32) (*partitions.Machine, error) {
 		return in.cfg.Journal.LoadBlobs(in.ctx, in.cfg.RunID, n, yield)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("partition %d of run %q: %w", n, in.cfg.RunID, err)
+		err = fmt.Errorf("partition %d of run %q: %w", n, in.cfg.RunID, err)
+		if ofState(err) {
+			err = &damagedState{n, in.state.Cuts[n].Next, err}
+		}
+		return nil, err
 	}
 	return m, nil
 }

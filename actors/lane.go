@@ -26,6 +26,8 @@ type lane struct {
 	credits   *backpressure.Credits
 	machine   *backpressure.Machine
 	held      bool
+	// blocked: it cannot be read on.
+	blocked bool
 	// asked: the Poll under way asks for this partition, since it was not held when it began.
 	asked bool
 
@@ -138,10 +140,11 @@ func (l *lane) regulate() {
 	now := time.Now()
 	l.measure(backpressure.UnfinishedLag, records+l.asideRecords, now)
 	l.measure(backpressure.BytesInFlight, bytes+l.asideByte, now)
-	held := !l.machine.State().Reads()
+	held := l.blocked || !l.machine.State().Reads()
 	switch {
 	case held && !l.held:
 		l.in.source.Pause(l.partition)
+		l.asked = false
 	case !held && l.held:
 		l.in.source.Resume(l.partition)
 	}

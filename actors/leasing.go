@@ -96,7 +96,7 @@ func (s *supervisor) stepDown() {
 		s.cur.cancel()
 	case running:
 		s.end()
-	case leasing, waiting:
+	case leasing, waiting, halted:
 		s.quiet()
 	case saving, releasing:
 		s.close()
@@ -115,6 +115,9 @@ func (s *supervisor) leaseFailed(cause error) {
 		s.cur.cancel()
 	case leasing, running:
 		s.fail(f)
+	case halted:
+		s.phase = waiting
+		s.timer = after(s.pause(), s.e.run, toRun(retry{stamp{s.number()}}))
 	case releasing:
 		s.close()
 	case idle, ending, waiting, saving, over:

@@ -61,6 +61,12 @@ type (
 		stamp
 		mode endMode
 	}
+	// partitionFault says that one partition cannot be read on, while the others are.
+	partitionFault struct {
+		stamp
+		partition int32
+		err       error
+	}
 	// quiet says that every actor and goroutine of the incarnation has ended.
 	quiet struct{ stamp }
 	// retry ends a back-off.
@@ -85,17 +91,18 @@ type (
 	}
 )
 
-func (start) forRun()     {}
-func (resume) forRun()    {}
-func (opened) forRun()    {}
-func (committed) forRun() {}
-func (ended) forRun()     {}
-func (quiet) forRun()     {}
-func (retry) forRun()     {}
-func (readBack) forRun()  {}
-func (interrupt) forRun() {}
-func (kill) forRun()      {}
-func (leaseNews) forRun() {}
+func (start) forRun()          {}
+func (resume) forRun()         {}
+func (opened) forRun()         {}
+func (committed) forRun()      {}
+func (ended) forRun()          {}
+func (partitionFault) forRun() {}
+func (quiet) forRun()          {}
+func (retry) forRun()          {}
+func (readBack) forRun()       {}
+func (interrupt) forRun()      {}
+func (kill) forRun()           {}
+func (leaseNews) forRun()      {}
 
 // To the reader.
 type (

@@ -176,7 +176,15 @@ func (r *readerActor) polled(m polled) error {
 		return nil
 	case m.err != nil && !end:
 		m.Discard()
-		return m.err
+		f, one := r.in.faulted(m.err)
+		if !one {
+			return m.err
+		}
+		if err := r.fault(f, m.err); err != nil {
+			return err
+		}
+		r.next()
+		return nil
 	}
 	for i := range m.batches {
 		if err := r.take(&m.batches[i]); err != nil {

@@ -43,9 +43,10 @@ type PartitionResult struct {
 	Watermark record.EventTime
 	Finished  bool
 	Counts    partitions.Counts
-	// Status says whether the partition was read to the end of the run; Cause is why it is blocked.
+	// Status says whether the partition was read to the end of the run; Cause is why it is blocked, and Block what an operator needs to know of it.
 	Status PartitionStatus
 	Cause  error
+	Block  *Block
 }
 
 // PartitionStatus says whether a partition is read.
@@ -54,8 +55,8 @@ type PartitionStatus string
 // The states of a partition.
 const (
 	PartitionRead PartitionStatus = "READ"
-	// PartitionBlocked: it failed MaxFailures times without getting any further, or in a way that does not pass. The others go on without
-	// it; its cut stays where it is, and it holds the merged watermark.
+	// PartitionBlocked: it failed MaxFailures times without getting any further, or in a way that does not pass, or the log has lost what is to be
+	// read of it. The others go on without it; its cut stays where it is, and it holds the merged watermark.
 	PartitionBlocked PartitionStatus = "BLOCKED"
 )
 
@@ -136,7 +137,7 @@ func partitionResult(s control.RunState, p int32, blocked map[int32]blockedAt) P
 		pr.Next, pr.Watermark, pr.Finished, pr.Counts = cut.Next, cut.Watermark, cut.Finished, cut.Counts
 	}
 	if b, ok := blocked[p]; ok {
-		pr.Status, pr.Cause = PartitionBlocked, b.cause
+		pr.Status, pr.Cause, pr.Block = PartitionBlocked, b.cause, b.block
 	}
 	return pr
 }

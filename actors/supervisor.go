@@ -31,9 +31,12 @@ import (
 //	running    -        -        ending   ending  -                  -                   asks the reader to stop  ending
 //	ending     -        -        noted    -       waiting or saving  -                   saving when quiet        over when quiet
 //	waiting    -        -        -        -       -                  leasing or opening  saving                   over
+//	halted     -        -        -        -       -                  -                   saving                   over
 //	saving     -        -        noted    -       -                  -                   for a moment more        over
 //	releasing  -        -        over     -       -                  -                   -                        over
 //	over       -        -        -        -       -                  -                   -                        -
+//
+// A run whose recovery is blocked goes from ending to halted instead of waiting, and on only when an operator has chosen (recovery.go).
 //
 // The lease is taken once and kept over incarnations. When it is lost, the run is over in every phase: nothing more is written, an open
 // incarnation is ended without a last cut, and nothing is given back. Without Fencing, leasing and releasing are passed over; without a
@@ -49,6 +52,7 @@ const (
 	running
 	ending
 	waiting
+	halted
 	saving
 	releasing
 	over
@@ -68,11 +72,12 @@ type supervisor struct {
 	publish func(Result)
 
 	phase phase
-	// toldPhase is the last one that OnState was told of.
-	toldPhase phase
-	cur       *incarnation
-	began     time.Time
-	timer     *time.Timer
+	// toldState is the last one that OnState was told of; blockedChanged: not with the partitions that are blocked now.
+	toldState      RunState
+	blockedChanged bool
+	cur            *incarnation
+	began          time.Time
+	timer          *time.Timer
 
 	// state is what the journal is known to hold. uncertain: a commit may stand that is not in it.
 	state     control.RunState
@@ -93,8 +98,9 @@ type supervisor struct {
 	counts   map[cause]int
 	// inRow is the number of failures without a commit in between, those of single partitions not counted.
 	inRow int
-	// blocked are the partitions that are not read any more.
+	// blocked are the partitions that are not read any more. barred is why the whole run is blocked.
 	blocked map[int32]blockedAt
+	barred  *Block
 	// standing is the last failure when no commit has followed it: what was processed since the last commit is in no journal.
 	standing *Failure
 	// reached is the greatest number of records, over the whole life of the run, that any incarnation has handed out.
@@ -153,6 +159,8 @@ func (s *supervisor) ofIncarnation(c *shell.Context, m toRun) {
 		s.committed(m.state)
 	case ended:
 		s.ended(m.mode)
+	case partitionFault:
+		s.partitionFault(m)
 	case quiet:
 		s.quiet()
 	case retry:
@@ -247,10 +255,19 @@ func (s *supervisor) open(c *shell.Context) {
 	s.askLease(c)
 }
 
+// leased says whether the run may act, as far as its lease goes.
+func (s *supervisor) leased() bool { return s.e.cfg.Fencing == nil || s.held != nil }
+
 // incarnate opens an incarnation: a goroutine restores it and answers with opened.
 func (s *supervisor) incarnate() {
+	s.meetAgain()
+	if s.stands() {
+		s.phase = halted
+		return
+	}
 	in := newIncarnation(s.e, s.number()+1)
 	in.blocked = maps.Clone(s.blocked)
+	in.blockedNow.Store(&in.blocked)
 	s.cur, s.phase, s.began = in, opening, time.Now()
 	s.e.background.Go(func() {
 		err := protect(in.restore)
@@ -273,7 +290,7 @@ func (s *supervisor) opened(c *shell.Context, err error) {
 		// The answer to our own last commit was lost.
 		s.over(nil)
 	case err != nil && !s.stopping():
-		s.fail(Failure{Incarnation: in.number, Actor: runName, Partition: -1, Cause: err})
+		s.fail(s.ofOpening(err))
 		return
 	case err == nil && !s.stopping():
 		if err = in.spawn(c); err != nil {
@@ -379,12 +396,15 @@ func (s *supervisor) quiet() {
 		s.timer.Stop()
 	}
 	s.further()
+	s.meetAgain()
 	s.settleStop()
 	switch {
 	case s.done && s.uncertain && !s.killed && !s.gone:
 		s.askBack()
 	case s.done:
 		s.finish()
+	case s.stands() && s.leased():
+		s.phase = halted
 	default:
 		s.phase = waiting
 		s.timer = after(s.pause(), s.e.run, toRun(retry{stamp{s.number()}}))
@@ -440,7 +460,7 @@ func (s *supervisor) interrupt() {
 		s.cur.cancel()
 	case running:
 		shell.Send(s.cur.reader, toReader(stopIntake{s.cur.stamp()}))
-	case leasing, waiting:
+	case leasing, waiting, halted:
 		s.quiet()
 	case saving:
 		s.boundSave()
@@ -455,7 +475,7 @@ func (s *supervisor) kill() {
 		s.cur.cancel()
 	case running:
 		s.end()
-	case leasing, waiting:
+	case leasing, waiting, halted:
 		s.quiet()
 	case saving, releasing:
 		s.close()

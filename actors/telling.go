@@ -13,18 +13,19 @@ type RunState string
 
 // The states, in the order of phase.
 const (
-	StateLeasing   RunState = "LEASING"   // asks for the lease, or stands by
-	StateOpening   RunState = "OPENING"   // restores the last cut and opens the source
-	StateRunning   RunState = "RUNNING"   // reads and processes
-	StateEnding    RunState = "ENDING"    // stops an incarnation
-	StateBackoff   RunState = "BACKOFF"   // waits before the next incarnation
-	StateSaving    RunState = "SAVING"    // makes the last checkpoint
-	StateReleasing RunState = "RELEASING" // gives the lease back
-	StateOver      RunState = "OVER"      // Run returns
+	StateLeasing   RunState = "LEASING"          // asks for the lease, or stands by
+	StateOpening   RunState = "OPENING"          // restores the last cut and opens the source
+	StateRunning   RunState = "RUNNING"          // reads and processes
+	StateEnding    RunState = "ENDING"           // stops an incarnation
+	StateBackoff   RunState = "BACKOFF"          // waits before the next incarnation
+	StateBlocked   RunState = "RECOVERY_BLOCKED" // reads nothing until an operator has chosen: the run, or every partition of it, is blocked
+	StateSaving    RunState = "SAVING"           // makes the last checkpoint
+	StateReleasing RunState = "RELEASING"        // gives the lease back
+	StateOver      RunState = "OVER"             // Run returns
 )
 
 var runStates = [...]RunState{
-	leasing: StateLeasing, opening: StateOpening, running: StateRunning, ending: StateEnding, waiting: StateBackoff,
+	leasing: StateLeasing, opening: StateOpening, running: StateRunning, ending: StateEnding, waiting: StateBackoff, halted: StateBlocked,
 	saving: StateSaving, releasing: StateReleasing, over: StateOver,
 }
 
@@ -36,17 +37,27 @@ type StateChange struct {
 	Result Result
 	// Pause is how long StateBackoff lasts.
 	Pause time.Duration
+	// Block is why the whole run is blocked, in StateBlocked; nil if its partitions are, each for a reason of its own (PartitionResult.Block).
+	Block *Block
 }
 
-// tell tells a state that is new. It is called after every message, so that no way from one phase to another can forget it.
+// tell tells a state that is new, and a partition that is blocked or not any more. It is called after every message, so that no way from one
+// phase to another can forget it.
 func (s *supervisor) tell() {
-	if s.e.cfg.OnState == nil || s.phase == s.toldPhase || s.phase == idle {
+	state := runStates[s.phase]
+	if s.phase == running && s.stands() {
+		state = StateBlocked
+	}
+	if s.e.cfg.OnState == nil || s.phase == idle || state == s.toldState && !s.blockedChanged {
 		return
 	}
-	s.toldPhase = s.phase
-	change := StateChange{State: runStates[s.phase], Incarnation: s.number(), Result: s.result()}
-	if s.phase == waiting {
+	s.toldState, s.blockedChanged = state, false
+	change := StateChange{State: state, Incarnation: s.number(), Result: s.result()}
+	switch state {
+	case StateBackoff:
 		change.Pause = s.pause()
+	case StateBlocked:
+		change.Block = s.barred
 	}
 	s.e.cfg.OnState(change)
 }

@@ -141,7 +141,7 @@ func (l *Log) Recreate(id string) {
 }
 
 // FailAt makes the reader that would deliver the record at, or the first one after, this position fail instead, once. What stands
-// before it is delivered first.
+// before it is delivered first. A *sources.Fault is a failure of that partition alone.
 func (l *Log) FailAt(p int32, at record.Position, err error) {
 	l.script(func() {
 		part := &l.parts[p]

@@ -1,7 +1,9 @@
 package sourcetest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"math"
 	"slices"
@@ -27,6 +29,8 @@ type cursor struct {
 	partition int32
 	next      int64
 	paused    bool
+	// fault: the partition cannot be read on; the others are, once it is paused.
+	fault *sources.Fault
 }
 
 // Poll implements sources.Reader.
@@ -70,11 +74,14 @@ func (r *reader) look(limit int) ([]record.Batch, <-chan struct{}, error) {
 		return nil, nil, r.err
 	}
 	var batches []record.Batch
-	batches, r.err = r.collect(limit)
+	var fault *sources.Fault
+	batches, fault, r.err = r.collect(limit)
 	switch {
 	case len(batches) > 0: // what stands before a failure goes out first; the failure stays for the next Poll
 	case r.err != nil:
 		return nil, nil, r.err
+	case fault != nil:
+		return nil, nil, fault
 	case l.cfg.Bounded && r.atEnd():
 		return nil, nil, io.EOF
 	case l.empties > 0:
@@ -95,7 +102,8 @@ func (r *reader) atEnd() bool {
 	return true
 }
 
-func (r *reader) collect(limit int) (batches []record.Batch, _ error) {
+// collect takes batches, and finds the first fault of a partition that is not paused, or what ends the reader.
+func (r *reader) collect(limit int) (batches []record.Batch, fault *sources.Fault, _ error) {
 	if limit <= 0 {
 		limit = math.MaxInt
 	}
@@ -105,15 +113,23 @@ func (r *reader) collect(limit int) (batches []record.Batch, _ error) {
 		if c.paused || limit == 0 || len(batches) > 0 && r.log.sitsOut() {
 			continue
 		}
+		if c.fault != nil {
+			fault = cmp.Or(fault, c.fault)
+			continue
+		}
 		b, err := r.take(c, limit)
+		if errors.As(err, &c.fault) {
+			fault = cmp.Or(fault, c.fault)
+			continue
+		}
 		if err != nil {
-			return batches, err
+			return batches, nil, err
 		}
 		if b != nil {
 			batches, limit = append(batches, *b), limit-len(b.Records)
 		}
 	}
-	return batches, nil
+	return batches, fault, nil
 }
 
 // sitsOut draws whether a partition is left out of an answer.
@@ -123,7 +139,8 @@ func (l *Log) sitsOut() bool { return l.cfg.Rand != nil && l.cfg.Rand.IntN(2) ==
 func (r *reader) take(c *cursor, limit int) (*record.Batch, error) {
 	l, part := r.log, &r.log.parts[c.partition]
 	if c.next < part.start || c.next > part.end {
-		return nil, codes.New(codes.OffsetLost, "log %q partition %d: need offset %d, have %d to %d", l.cfg.Name, c.partition, c.next, part.start, part.end)
+		return nil, &sources.Fault{Partition: c.partition, Need: record.Offset(c.next), After: record.Offset(min(max(c.next, part.start), part.end)), Known: true,
+			Err: codes.New(codes.OffsetLost, "log %q partition %d: need offset %d, have %d to %d", l.cfg.Name, c.partition, c.next, part.start, part.end)}
 	}
 	from, _ := slices.BinarySearch(part.offs, c.next)
 	to := from + min(limit, len(part.offs)-from)
