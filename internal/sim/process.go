@@ -97,8 +97,11 @@ func (p *process) fate(op string) fate {
 	}
 	rough, ttl := p.w.sc.Rough, p.w.sc.TTL
 	effect := op == opCommit || op == opOpen || op == opPointer
-	if effect {
+	switch op {
+	case opCommit, opOpen:
 		rough = 0.005 + 2*rough
+	case opPointer:
+		rough = 0.01 + 3*rough
 	}
 	f.goesOn = rng.IntN(3) > 0
 	f.lostRequest, f.lostAnswer = rng.Float64() < rough, rng.Float64() < rough

@@ -136,9 +136,14 @@ func (s *Scenario) drawProcess(name string) (settings, []strike) {
 		set.skew = s.part(rng, -0.3, 0.6)
 	}
 	var strikes []strike
-	for range 1 + rng.IntN(5) {
-		points := actors.Failpoints()
-		k := strike{at: points[rng.IntN(len(points))], how: []string{strikeCrash, strikePanic, strikeError, strikeStop}[rng.IntN(4)]}
+	points, hows := actors.Failpoints(), []string{strikeCrash, strikePanic, strikeError, strikeStop}
+	for i := range 1 + rng.IntN(5) {
+		k := strike{at: points[rng.IntN(len(points))], how: hows[rng.IntN(len(hows))]}
+		if i == 0 {
+			// Seed by seed every strike has its turn, so that a few seeds show each.
+			turn := int(s.Seed%1000)*7 + rng.IntN(2)*3
+			k.at, k.how = points[turn%len(points)], hows[turn/len(points)%len(hows)]
+		}
 		k.n, k.stop = 1+rng.IntN(often(k.at)), s.part(rng, 0.1, 3)
 		strikes = append(strikes, k)
 	}
