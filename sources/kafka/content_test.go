@@ -178,7 +178,7 @@ func (b *bench) produceRaw(t testing.TB, topic string, p int32, raw []byte) {
 		t.Fatal(err)
 	}
 	req := kmsg.NewPtrProduceRequest()
-	req.Acks, req.TimeoutMillis = -1, 10_000
+	req.Acks, req.TimeoutMillis = -1, 60_000
 	rt := kmsg.NewProduceRequestTopic()
 	rt.Topic, rt.TopicID = topic, meta[topic].ID
 	rp := kmsg.NewProduceRequestTopicPartition()
