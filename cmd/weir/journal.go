@@ -23,7 +23,7 @@ func (a *app) journalCommand() *cobra.Command {
 			return err
 		}
 		return a.showJournal(j)
-	}))
+	}), a.journalEmitCommand())
 }
 
 // journalShown is what the command shows of a run.

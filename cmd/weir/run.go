@@ -24,6 +24,7 @@ import (
 // runOptions are the flags of weir run.
 type runOptions struct {
 	brokerFlags
+	scopeFlags
 	topic, group, runID, store, emit, artifacts, log string
 	partitions                                       int32
 	onceN, untilN, epochRecords                      int64
@@ -53,6 +54,7 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.addBrokers(cmd, "broker addresses, HOST:PORT, separated by commas")
+	o.addScope(cmd)
 	f.StringVar(&o.topic, "topic", "", "topic to read")
 	f.StringVar(&o.log, "log", "", "read this arrival log instead of a topic")
 	f.Int32Var(&o.partitions, "partitions", 1, "with --log: deal the log to this many partitions, as the topic's producer would")
@@ -95,6 +97,9 @@ func (o runOptions) check() error {
 	if err := o.checkBrokers(); err != nil {
 		return err
 	}
+	if err := o.checkScope(); err != nil {
+		return err
+	}
 	return o.checkTTL()
 }
 
@@ -124,6 +129,9 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	source, offsets, err := a.source(o)
 	if err != nil {
 		return err
+	}
+	if o.scope == scopePartition {
+		return a.apart(ctx, plan, source, o, store, faults)
 	}
 	if wrapSource != nil {
 		source = wrapSource(source)

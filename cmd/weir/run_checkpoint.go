@@ -33,12 +33,22 @@ func (o *runOptions) place() string {
 // addCheckpoints has the engine make checkpoints, if there is a place for them. The place is opened before the run, so that one that cannot be
 // used is known at once.
 func (a *app) addCheckpoints(ctx context.Context, cfg *actors.Config, o runOptions, store *runStore) (closing func() error, err error) {
+	keep, closing, err := a.openCheckpoints(ctx, o, store)
+	if err != nil {
+		return nil, err
+	}
+	keep(cfg)
+	return closing, nil
+}
+
+// openCheckpoints opens the place of the checkpoints once for all engines of the process, and returns what has an engine make them.
+func (a *app) openCheckpoints(ctx context.Context, o runOptions, store *runStore) (keep func(*actors.Config), closing func() error, err error) {
 	if o.place() == "" {
-		return func() error { return nil }, nil
+		return func(*actors.Config) {}, func() error { return nil }, nil
 	}
 	blobs, closing, err := a.openBlobs(ctx, o, store)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(store.faults.faults) > 0 {
 		blobs = drilledBlobs{blobs, store.faults}
@@ -46,18 +56,22 @@ func (a *app) addCheckpoints(ctx context.Context, cfg *actors.Config, o runOptio
 	if wrapBlobs != nil {
 		blobs = wrapBlobs(blobs)
 	}
-	cfg.Checkpointer = &checkpoint.Saver{Store: store, Blobs: blobs, Plan: cfg.Plan, Keep: checkpoint.DefaultKeep, Grace: checkpoint.DefaultGrace}
-	if cfg.CheckpointEvery = o.checkpointEvery; cfg.CheckpointEvery == 0 {
-		cfg.CheckpointEvery = atEndOnly
-	}
-	cfg.OnCheckpoint = func(p control.Pointer, err error) {
-		if err != nil {
-			a.notice("weir: no checkpoint was made, the run goes on: %s\n", printable(err.Error()))
-			return
+	return func(cfg *actors.Config) {
+		cfg.Checkpointer = &checkpoint.Saver{Store: store, Blobs: blobs, Plan: cfg.Plan, Keep: checkpoint.DefaultKeep, Grace: checkpoint.DefaultGrace}
+		if cfg.CheckpointEvery = o.checkpointEvery; cfg.CheckpointEvery == 0 {
+			cfg.CheckpointEvery = atEndOnly
 		}
-		a.log.Info("checkpoint", "run", p.RunID, "epoch", p.Epoch, "blobs", p.Blobs, "bytes", p.Bytes, "new", p.NewBytes)
+		cfg.OnCheckpoint = a.tellCheckpoint
+	}, closing, nil
+}
+
+// tellCheckpoint says what became of a checkpoint.
+func (a *app) tellCheckpoint(p control.Pointer, err error) {
+	if err != nil {
+		a.notice("weir: no checkpoint was made, the run goes on: %s\n", printable(err.Error()))
+		return
 	}
-	return closing, nil
+	a.log.Info("checkpoint", "run", p.RunID, "epoch", p.Epoch, "blobs", p.Blobs, "bytes", p.Bytes, "new", p.NewBytes)
 }
 
 func (a *app) openBlobs(ctx context.Context, o runOptions, store *runStore) (checkpoint.Blobs, func() error, error) {

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirstream/weir/actors"
+	"github.com/weirstream/weir/actors/group"
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/sources"
+	"github.com/weirstream/weir/sources/kafka"
+)
+
+// The scopes of a run: what one lease covers.
+const (
+	scopeRun       = "run"
+	scopePartition = "partition"
+)
+
+// scopeFlags say how a run is spread over processes.
+type scopeFlags struct {
+	scope   string
+	session time.Duration
+}
+
+func (o *scopeFlags) addScope(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.scope, "scope", scopeRun, "what a process owns: run, all of it, or partition: those partitions that the consumer group --group gives it, each as a run RUN-ID/N with a lease of its own")
+	f.DurationVar(&o.session, "session", 10*time.Second, "with --scope partition: how long the group waits for a process that is not heard of before others get its partitions; brokers refuse less than their minimum, usually 6s")
+}
+
+func (o *runOptions) checkScope() error {
+	switch o.scope {
+	case scopeRun:
+		return nil
+	case scopePartition:
+	default:
+		return usagef("--scope must be run or partition, not %q", o.scope)
+	}
+	switch {
+	case o.log != "":
+		return usagef("--scope partition shares a topic out over a consumer group, and --log has none")
+	case o.group == "":
+		return usagef("--scope partition shares the partitions out over a consumer group: name it with --group, the same for every process of the run")
+	case o.onceN > 0 || o.untilN > 0:
+		return usagef("--once-n and --until-n count the records of the whole run, which no process of --scope partition sees; leave them out, or use --scope run")
+	case o.emit != "":
+		return usagef("--emit is written at the end of a run, which --scope partition does not have; `weir journal emit %s` makes the document of what is committed", o.runID)
+	case o.session <= 0:
+		return usagef("--session must be more than 0, not %s", o.session)
+	}
+	return nil
+}
+
+// groupSource is a source with a consumer group.
+type groupSource interface {
+	sources.Source
+	Group(kafka.GroupConfig) (*kafka.Group, error)
+}
+
+// apart runs the partitions that the group gives to this process, until it is told to stop.
+func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source, o runOptions, store *runStore, faults *failpoints) error {
+	log, ok := source.(groupSource)
+	if !ok {
+		return codes.New(codes.Internal, "the source has no consumer group")
+	}
+	members, err := log.Group(kafka.GroupConfig{Group: o.group, Session: o.session, OnTrouble: func(cause error) {
+		a.notice("weir: group %s: the membership was lost, and is sought again: %s\n", printable(o.group), printable(cause.Error()))
+	}})
+	if err != nil {
+		return err
+	}
+	if wrapSource != nil {
+		source = wrapSource(source)
+	}
+	if err := a.printBound(ctx, plan, source); err != nil {
+		return err
+	}
+	keep, closing, err := a.openCheckpoints(ctx, o, store)
+	if err != nil {
+		return err
+	}
+	defer closing()
+	stands := &standing{last: map[int32]actors.Progress{}}
+	member, err := group.New(group.Config{
+		Run: o.runID, Assigner: members, Kill: a.kill, Logger: a.log, OnChange: a.tellPartition(),
+		Engine: func(p int32) (actors.Config, error) {
+			cfg := actors.Config{
+				Plan: plan, Source: sources.Only(source, p), Journal: store, Group: o.group,
+				EpochEvery: o.epoch, EpochRecords: o.epochRecords, FetchSize: o.fetch,
+				CommitOffsets: members.CommitOffsets, Logger: a.log.With("partition", p), Hooks: faults.hooks(),
+				OnProgress: func(now actors.Progress) {
+					stands.note(p, now)
+					a.progress(now)
+				},
+				Fencing: &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease},
+			}
+			keep(&cfg)
+			return cfg, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	a.cleanUp = member.Abandon
+	return a.finishApart(o, stands, member.Run(ctx))
+}
+
+// finishApart says how it ended.
+func (a *app) finishApart(o runOptions, stands *standing, err error) error {
+	if !errors.Is(err, actors.ErrInterrupted) || a.signal != syscall.SIGTERM {
+		return err
+	}
+	a.notice("weir: stopped; everything processed is committed\n")
+	if !a.json {
+		return nil
+	}
+	return a.document(map[string]any{"stopped": true, "run": o.runID, "scope": scopePartition, "partitions": stands.document()})
+}
+
+// standing is how far this process has brought each partition.
+type standing struct {
+	mu   sync.Mutex
+	last map[int32]actors.Progress
+}
+
+func (s *standing) note(p int32, now actors.Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last[p] = now
+}
+
+func (s *standing) document() map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]any{}
+	for p, now := range s.last {
+		out[number(p)] = map[string]any{"records": now.Counts.Records, "epoch": now.Epoch, "watermark": now.Watermark.String()}
+	}
+	return out
+}
+
+// tellPartition says what happens to the partitions of this process.
+func (a *app) tellPartition() func(group.Change) {
+	ours := map[int32]bool{} // calls do not overlap
+	return func(c group.Change) {
+		switch c.Phase {
+		case group.Running:
+			if !ours[c.Partition] {
+				a.notice("weir: partition %d assigned\n", c.Partition)
+			}
+			ours[c.Partition] = true
+		case group.Draining:
+			a.notice("weir: partition %d revoked; committing what is in hand\n", c.Partition)
+		case group.Stopping:
+			a.notice("weir: partition %d lost; stopping at once\n", c.Partition)
+		case group.Waiting:
+			cause := ""
+			if c.Cause != nil {
+				cause = ": " + printable(c.Cause.Error())
+			}
+			a.notice("weir: partition %d has failed and is tried again in %s; the others go on%s\n", c.Partition, c.Pause, cause)
+		case group.Finished:
+			a.notice("weir: partition %d has ended\n", c.Partition)
+		case group.Absent:
+			ours[c.Partition] = false
+			a.notice("weir: partition %d given up\n", c.Partition)
+		}
+	}
+}
+
+// tellLease says what happens to the lease of a partition.
+func (a *app) tellLease(e actors.LeaseEvent) {
+	if e.Change == actors.LeaseReleased {
+		a.notice("weir: lease %s released, token %d\n", printable(e.Lease.Name), e.Lease.Token)
+		return
+	}
+	(&term{app: a}).tell(e)
+}

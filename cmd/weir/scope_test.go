@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirstream/weir/actors/group"
+	"github.com/weirstream/weir/control/sqlite"
+	"github.com/weirstream/weir/internal/fixture"
+)
+
+// apartArgs run a topic by partitions.
+func apartArgs(addr, topic, id string, more ...string) []string {
+	return runArgs(addr, topic, id, append([]string{"--scope", "partition", "--group", id, "--epoch", "50ms"}, more...)...)
+}
+
+// apart is how many records are committed of each partition of a run.
+func apart(t *testing.T, path, run string) map[int32]int64 {
+	t.Helper()
+	out := map[int32]int64{}
+	if missing(path) {
+		return out
+	}
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: path})
+	if err != nil {
+		return out // it is being made
+	}
+	defer s.Close()
+	runs, err := s.Runs(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range runs {
+		if p, ok := group.PartitionOf(run, r.Header.RunID); ok {
+			out[p] = r.Counts.Records
+		}
+	}
+	return out
+}
+
+// until waits for something that processes bring about.
+func until(t *testing.T, what string, procs []*process, is func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline.C:
+			var said []string
+			for _, p := range procs {
+				if p.Process.Signal(syscall.SIGKILL) == nil {
+					<-p.done
+				}
+				said = append(said, p.out.String())
+			}
+			t.Fatalf("not within a minute: %s\n%s", what, strings.Join(said, "\n---\n"))
+		case <-tick.C:
+		}
+	}
+}
+
+func total(by map[int32]int64) (n int64) {
+	for _, r := range by {
+		n += r
+	}
+	return n
+}
+
+// TestScopePartition: two processes share a topic out. What they publish together is what one publishes that has all of it.
+func TestScopePartition(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	addr := broker(t)
+	publishLog(t, dir, addr, "shared", drillTimes)
+	must(t, dir, runArgs(addr, "shared", "whole", "--until-n", "299")...)
+	want := parse(t, must(t, dir, "journal", "emit", "whole", "--flow", "flow.yaml", "--store", "sqlite:whole.db", "--json"))
+
+	a := start(t, dir, apartArgs(addr, "shared", "apart", "--json", "--artifacts", "kept")...)
+	path := filepath.Join(dir, "apart.db")
+	until(t, "one process has all partitions", []*process{a}, func() bool { return len(apart(t, path, "apart")) == 4 })
+	b := start(t, dir, apartArgs(addr, "shared", "apart")...)
+	until(t, "everything is committed", []*process{a, b}, func() bool { return total(apart(t, path, "apart")) == drillRecords })
+	until(t, "the second has some", []*process{a, b}, func() bool {
+		r := weir(t, dir, "", "lease", "list", "--store", "sqlite:apart.db")
+		return strings.Count(r.stdout, fmt.Sprintf("-%d-", b.Process.Pid)) == 2 && strings.Count(r.stdout, fmt.Sprintf("-%d-", a.Process.Pid)) == 2
+	})
+	if err := b.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := b.end(t); code != 0 || !strings.Contains(b.out.String(), "everything processed is committed") {
+		t.Errorf("exit %d\n%s", code, b.out.String())
+	}
+	for _, words := range []string{"assigned\n", "lease stream/apart/", "revoked; committing what is in hand", "released, token", "given up"} {
+		if !strings.Contains(b.out.String(), words) {
+			t.Errorf("%q is not told:\n%s", words, b.out.String())
+		}
+	}
+	publishLog(t, dir, addr, "shared", 1)
+	until(t, "one goes on with all of them", []*process{a}, func() bool { return total(apart(t, path, "apart")) == drillRecords+23 })
+	if err := a.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := a.end(t); code != 0 || !strings.Contains(a.out.String(), `"scope":"partition","stopped":true`) {
+		t.Errorf("exit %d\n%s", code, a.out.String())
+	}
+	got := parse(t, must(t, dir, "journal", "emit", "apart", "--flow", "flow.yaml", "--store", "sqlite:apart.db", "--out", "apart.json", "--json"))
+	for _, key := range []string{"values", "values_hash", "events", "consumed", "late", "future"} {
+		if !reflect.DeepEqual(got[key], want[key]) {
+			t.Errorf("%s: %v, want %v", key, got[key], want[key])
+		}
+	}
+	if got["values_hash"] == fixture.ValuesHash || got["consumed"] != 6.0 {
+		t.Errorf("an open run has released everything: %v", got)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "apart.json"))
+	if doc := parse(t, string(text)); err != nil || doc["values_hash"] != want["values_hash"] {
+		t.Errorf("the file: %v, %v", doc, err)
+	}
+	for p := range 4 {
+		r := weir(t, dir, "", "checkpoint", "list", fmt.Sprintf("apart/%d", p), "--store", "sqlite:apart.db")
+		if p == 3 && !strings.Contains(r.stdout, "apart/3") {
+			t.Errorf("no checkpoint of partition %d: %s%s", p, r.stdout, r.stderr)
+		}
+	}
+	t.Run("another flow is refused by every partition", func(t *testing.T) {
+		write(t, dir, "other.yaml", strings.Replace(string(fixture.Flow), "period: 3", "period: 4", 1))
+		args := apartArgs(addr, "shared", "apart")
+		args[1] = "other.yaml"
+		refused(t, dir, 3, []string{"RUN_MISMATCH", "no partition can be worked on"}, args...)
+		refused(t, dir, 3, []string{"RUN_MISMATCH", "fingerprint"}, "journal", "emit", "apart", "--flow", "other.yaml", "--store", "sqlite:apart.db")
+	})
+	refused(t, dir, 3, []string{"RUN_UNKNOWN", "nobody"}, "journal", "emit", "nobody", "--flow", "flow.yaml", "--store", "sqlite:apart.db")
+}
+
+func TestScopeRefusals(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	base := []string{"run", "flow.yaml", "--brokers", "127.0.0.1:1", "--topic", "t", "--run-id", "r", "--store", "sqlite:r.db", "--scope", "partition"}
+	for _, c := range []struct {
+		args, words []string
+	}{
+		{nil, []string{"--group"}},
+		{[]string{"--group", "g", "--once-n", "5"}, []string{"--once-n", "--scope run"}},
+		{[]string{"--group", "g", "--until-n", "5"}, []string{"--until-n", "--scope run"}},
+		{[]string{"--group", "g", "--emit", "e.json"}, []string{"--emit", "weir journal emit r"}},
+		{[]string{"--group", "g", "--session", "-1s"}, []string{"--session"}},
+		{[]string{"--scope", "cluster"}, []string{"--scope must be run or partition"}},
+	} {
+		refused(t, dir, 2, c.words, append(base, c.args...)...)
+	}
+	refused(t, dir, 2, []string{"--log has none"}, "run", "flow.yaml", "--log", "x.log", "--run-id", "r", "--store", "sqlite:r.db", "--scope", "partition")
+	refused(t, dir, 3, []string{"CONFIG_INVALID", "heartbeat"}, append(base, "--group", "g", "--session", "100ms")...)
+}
