@@ -197,7 +197,7 @@ var Table = []Row{
 		Why: "What both Kafka edges share: options, log, and what stands behind a broker that does not answer."},
 	{Package: "internal/fixture",
 		Why: "The golden input, embedded."},
-	{Package: "internal/parity", Imports: []string{"*"},
+	{Package: "internal/parity", Imports: []string{"*"}, TestVendors: aws,
 		Why: "Runs all three modes and compares them."},
 	{Package: "internal/bench", Imports: []string{"*"}, Vendors: append([]string{xxh3}, franz...),
 		Why: "Its baselines are the loops that a user would write by hand against the vendors."},
