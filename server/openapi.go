@@ -4,17 +4,33 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/status"
 )
 
-// OpenAPI describes the interface as an OpenAPI 3.1 document, made from the routes themselves.
+// OpenAPI describes the interface of `weir serve` as an OpenAPI 3.1 document, made from the routes themselves.
 func OpenAPI() []byte {
+	return describe((&Server{}).routes(), "Runs of registered flows over registered snapshots: admitted once, published once.", schemas())
+}
+
+// OpenAPIDaemon describes the interface of `weir run --listen`.
+func OpenAPIDaemon() []byte {
+	return describe((&Server{daemon: &Daemon{}}).routes(), "A stream that runs: what it does, what holds it, and what passes through it.", map[string]any{
+		"Report":   schemaOf(reflect.TypeFor[status.Report]()),
+		"Reasons":  schemaOf(reflect.TypeFor[Reasons]()),
+		"LogLevel": map[string]any{"type": "object", "properties": map[string]any{"level": map[string]any{"type": "string", "enum": []any{"debug", "info", "warn", "error"}}}, "required": []any{"level"}, "additionalProperties": false},
+		"Problem":  schemas()["Problem"],
+	})
+}
+
+func describe(routes []route, about string, schemas map[string]any) []byte {
 	paths := map[string]any{}
-	for _, r := range (&Server{}).routes() {
+	for _, r := range routes {
 		item, _ := paths[r.path].(map[string]any)
 		if item == nil {
 			item = map[string]any{}
@@ -24,11 +40,11 @@ func OpenAPI() []byte {
 	}
 	doc, err := record.AppendJSON(nil, map[string]any{
 		"openapi": "3.1.0",
-		"info":    map[string]any{"title": "weir", "version": "1", "description": "Runs of registered flows over registered snapshots: admitted once, published once."},
+		"info":    map[string]any{"title": "weir", "version": "1", "description": about},
 		"paths":   paths,
 		"components": map[string]any{
 			"securitySchemes": map[string]any{"bearer": map[string]any{"type": "http", "scheme": "bearer"}},
-			"schemas":         schemas(),
+			"schemas":         schemas,
 		},
 	})
 	if err != nil {
@@ -56,6 +72,10 @@ func (r route) operation() map[string]any {
 		params = append(params, parameter("query", "limit", false, "integer"))
 	case "ready":
 		params = append(params, parameter("query", "verbose", false, "string"))
+	case "setLogLevel":
+		op["requestBody"] = map[string]any{"required": true, "content": content("application/json", "LogLevel")}
+	case "tap":
+		params = append(params, parameter("query", "kinds", false, "string"), parameter("query", "partition", false, "integer"), parameter("query", "rate", false, "integer"))
 	}
 	if params != nil {
 		op["parameters"] = params
@@ -69,7 +89,8 @@ func (r route) operation() map[string]any {
 }
 
 // answerSchemas name what a good answer holds.
-var answerSchemas = map[string]string{"admitRun": "Run", "listRuns": "Runs", "showRun": "Run", "cancelRun": "Run", "listFlows": "Names", "listSnapshots": "Names"}
+var answerSchemas = map[string]string{"admitRun": "Run", "listRuns": "Runs", "showRun": "Run", "cancelRun": "Run", "listFlows": "Names", "listSnapshots": "Names",
+	"showStatus": "Report", "showWhy": "Reasons", "setLogLevel": "LogLevel"}
 
 func (r route) responses() map[string]any {
 	all := map[string]any{}
@@ -78,9 +99,9 @@ func (r route) responses() map[string]any {
 		switch {
 		case status >= http.StatusBadRequest && r.id != "ready":
 			answer["content"] = content("application/problem+json", "Problem")
-		case r.id == "watchRuns":
+		case r.id == "watchRuns", r.id == "tap":
 			answer["content"] = map[string]any{"text/event-stream": map[string]any{}}
-		case r.id == "live":
+		case r.id == "live", r.id == "metrics":
 			answer["content"] = map[string]any{"text/plain": map[string]any{}}
 		case answerSchemas[r.id] != "":
 			answer["content"] = content("application/json", answerSchemas[r.id])
@@ -131,5 +152,9 @@ func schemas() map[string]any {
 
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
+	if s.daemon != nil {
+		w.Write(OpenAPIDaemon())
+		return
+	}
 	w.Write(OpenAPI())
 }

@@ -16,6 +16,9 @@ type route struct {
 func (r route) pattern() string { return r.method + " " + r.path }
 
 func (s *Server) routes() []route {
+	if s.daemon != nil {
+		return s.daemonRoutes()
+	}
 	return []route{
 		{"POST", "/v1/runs", "admitRun", "Admit a run of a registered flow over a registered snapshot", []int{200, 201, 400, 409, 413, 415, 422}, s.timed(s.admit)},
 		{"GET", "/v1/runs", "listRuns", "A page of runs, newest first", []int{200, 400}, s.timed(s.list)},

@@ -95,7 +95,7 @@ func (s *Server) authenticate(r *http.Request) (string, error) {
 
 // checkBody takes JSON alone, so that no form of a page can write.
 func checkBody(r *http.Request) error {
-	if r.Method != http.MethodPost || r.ContentLength == 0 && r.Header.Get("Content-Type") == "" && strings.HasSuffix(r.URL.Path, "/cancel") {
+	if r.Method != http.MethodPost && r.Method != http.MethodPut || r.ContentLength == 0 && r.Header.Get("Content-Type") == "" && strings.HasSuffix(r.URL.Path, "/cancel") {
 		return nil
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))

@@ -31,15 +31,19 @@ type Server struct {
 	handler http.Handler
 	streams atomic.Int64
 	guard   *guard
+	// daemon is nil unless this is the server of a stream.
+	daemon *Daemon
 }
 
 // New makes a server. The error carries codes.ConfigInvalid.
-func New(cfg Config) (*Server, error) {
+func New(cfg Config) (*Server, error) { return build(cfg, nil) }
+
+func build(cfg Config, d *Daemon) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, guard: newGuard()}
+	s := &Server{cfg: cfg, guard: newGuard(), daemon: d}
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
 		mux.HandleFunc(r.pattern(), r.handler)

@@ -18,6 +18,7 @@ func Files() map[string][]byte {
 		"docs/flow.schema.json": flow.Schema(nil),
 		"docs/metrics.md":       metrics.Page(),
 		"docs/openapi.json":     server.OpenAPI(),
+		"docs/openapi-run.json": server.OpenAPIDaemon(),
 	}
 }
 
