@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	"github.com/weirstream/weir/internal/devbroker"
 	"github.com/weirstream/weir/internal/kafkatest"
 	"github.com/weirstream/weir/record"
@@ -22,8 +20,7 @@ import (
 // apache is a bench on the Apache Kafka broker of this test binary. Topics have names of their own, so that tests share it.
 func apache(t testing.TB) *bench {
 	t.Helper()
-	addr := kafkatest.Shared(t).Addr()
-	return &bench{addr: addr, write: client(t, addr), adm: kadm.NewClient(client(t, addr))}
+	return newBench(t, kafkatest.Shared(t).Addr())
 }
 
 // The suite that the embedded broker passes, against Apache Kafka. A fetch that fails once is left to the embedded broker, which can be told to.

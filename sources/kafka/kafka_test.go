@@ -45,7 +45,14 @@ func start(t testing.TB, cfg devbroker.Config) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	return &bench{Broker: b, addr: b.Addr(), write: client(t, b.Addr()), adm: kadm.NewClient(client(t, b.Addr()))}
+	out := newBench(t, b.Addr())
+	out.Broker = b
+	return out
+}
+
+func newBench(t testing.TB, addr string) *bench {
+	t.Helper()
+	return &bench{addr: addr, write: client(t, addr), adm: kadm.NewClient(client(t, addr))}
 }
 
 // client writes to the partition that a record names.
@@ -81,14 +88,19 @@ func (b *bench) create(t testing.TB, name string, partitions int32, configs map[
 	if err = errors.Join(err, made.Err); err != nil {
 		t.Fatal(err)
 	}
-	// A broker may know of a topic only a while after it was made.
-	for known := 0; known < int(partitions); runtime.Gosched() {
-		topics, err := b.adm.ListTopics(t.Context(), name)
+	b.known(t, name, int(partitions))
+}
+
+// known waits until the brokers know so many partitions: that may be a while after they were made.
+func (b *bench) known(t testing.TB, topic string, partitions int) {
+	t.Helper()
+	for known := -1; known < partitions; runtime.Gosched() {
+		topics, err := b.adm.ListTopics(t.Context(), topic)
 		if err != nil {
 			t.Fatal(err)
 		}
 		known = 0
-		for _, p := range topics[name].Partitions {
+		for _, p := range topics[topic].Partitions {
 			if p.Err == nil && p.Leader >= 0 {
 				known++
 			}
