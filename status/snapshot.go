@@ -39,6 +39,8 @@ type Snapshot struct {
 	PhaseSince *time.Time `json:"phase_since"`
 	// Cause is why the run waits, is blocked or has stopped, if an error is the reason.
 	Cause *Cause `json:"cause"`
+	// Release says what would end a block of the whole run, if its reporter said so.
+	Release string `json:"release,omitempty"`
 	// RetryAt is the end of a back-off.
 	RetryAt *time.Time `json:"retry_at"`
 
@@ -152,6 +154,16 @@ type Cause struct {
 	Cure    string `json:"cure"`
 }
 
+// recovers says whether a cause blocks recovery: an operator has to choose.
+func (c *Cause) recovers() bool {
+	for _, code := range codes.All() {
+		if code.Name == c.Code {
+			return code.Exit == codes.ExitRecovery
+		}
+	}
+	return false
+}
+
 // maxMessage bounds the text of an error in a snapshot, in bytes.
 const maxMessage = 1000
 
@@ -203,9 +215,10 @@ type Partition struct {
 	Pressure Pressure `json:"backpressure"`
 	Queue    Queue    `json:"queue"`
 	Gap      *Gap     `json:"gap"`
-	// Blocked is why the partition is not read any more.
+	// Blocked is why the partition is not read any more, Release what would end that, if its reporter said so.
 	Blocked      *Cause     `json:"blocked"`
 	BlockedSince *time.Time `json:"blocked_since"`
+	Release      string     `json:"blocked_release,omitempty"`
 
 	Counts Counts `json:"counts"`
 	// Aside are the records that this process has set aside, by reason.

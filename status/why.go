@@ -175,6 +175,12 @@ func (w *answer) recovery() {
 			r.Release = c.Cure + " Or " + r.Release
 		}
 	}
+	if s.Release != "" {
+		r.Release = s.Release
+	}
+	for i := range s.Partitions {
+		w.blocked(&s.Partitions[i])
+	}
 	for _, p := range s.Partitions {
 		if p.Pressure.State != string(PhaseRecoveryBlocked) {
 			continue
@@ -282,10 +288,7 @@ func caughtUp(p *Partition) *int64 {
 
 // input is what is wrong with what a partition reads.
 func (w *answer) input(p *Partition, name string, add func(Reason)) {
-	if c := p.Blocked; c != nil {
-		add(Reason{Code: WhyBlocked, Since: p.BlockedSince, Holds: true, Text: fmt.Sprintf("%s is blocked at position %s and holds the watermark; the others go on: %s: %s", name, p.Next, c.Code, c.Message),
-			Release: firstUpper(c.Cure) + " Then start the run again: it tries the partition again"})
-	}
+	w.blocked(p)
 	if p.Start != nil && before(p.Next, *p.Start) {
 		add(Reason{Code: WhyRetention, Holder: "the retention of the source", Holds: true,
 			Text:    fmt.Sprintf("%s needs position %s next, and the log begins at %s: the records between are gone", name, p.Next, *p.Start),
@@ -302,6 +305,24 @@ func (w *answer) input(p *Partition, name string, add func(Reason)) {
 		add(Reason{Code: h.Reason, Holder: orText(h.By, "an open transaction"), Since: h.Since, Holds: true, Release: ends,
 			Text: fmt.Sprintf("%s is held in the log by an open transaction%s: nothing behind position %s can be delivered, the log ends at %s", name, by, orNone(p.Stable), orNone(p.End))})
 	}
+}
+
+// blocked tells of a partition that is not read any more.
+func (w *answer) blocked(p *Partition) {
+	c := p.Blocked
+	if c == nil {
+		return
+	}
+	n := p.Partition
+	r := Reason{Code: WhyBlocked, Partition: &n, Holder: fmt.Sprintf("partition %d", n), Since: p.BlockedSince, Holds: true, Release: p.Release,
+		Text: fmt.Sprintf("partition %d is blocked at position %s and holds the watermark: %s: %s", n, p.Next, c.Code, c.Message)}
+	if c.recovers() {
+		r.Code = c.Code
+	}
+	if r.Release == "" {
+		r.Release = firstUpper(c.Cure) + " Then start the run again: it tries the partition again"
+	}
+	w.add(r)
 }
 
 // flow is what holds the way from the source to a partition.

@@ -121,7 +121,9 @@ var planted = []struct {
 		WhyCommitSlow, "the store", ago(12 * time.Second), nil, "under way for 12s", "the answer of the store"},
 	{"slow store, commits that take long", func(s *Snapshot) { s.Commit.Seconds = 4 },
 		WhyCommitSlow, "the store", ago(time.Second), nil, "took 4s", "a faster store"},
-	{"results wait for the journal", func(s *Snapshot) { s.Partitions[1].State, s.Partitions[1].StateSince = WaitsForCommit, ago(3*time.Second) },
+	{"results wait for the journal", func(s *Snapshot) {
+		s.Partitions[1].State, s.Partitions[1].StateSince = WaitsForCommit, ago(3*time.Second)
+	},
 		WhyForCommit, "the store", ago(3 * time.Second), ptr(int32(1)), "results wait for the journal", "a commit"},
 	{"dead broker", func(s *Snapshot) {
 		s.Source.Outage, s.Source.OutageSince = causeOf(codes.BrokerUnreachable, "127.0.0.1:9092: connection refused"), ago(30*time.Second)
@@ -130,7 +132,9 @@ var planted = []struct {
 		s.Phase, s.PhaseSince, s.Cause = PhaseStopped, ago(time.Second), causeOf(codes.AccessDenied, "SASL: the broker refuses user u")
 		s.Failures = []Failure{{Actor: "run", Cause: *s.Cause}}
 	}, "ACCESS_DENIED", "run", ago(time.Second), nil, "refuses user u", "start it again"},
-	{"wrong password of the store", func(s *Snapshot) { failed(s, codes.StoreDenied, "run/lease", "password authentication failed for user w") },
+	{"wrong password of the store", func(s *Snapshot) {
+		failed(s, codes.StoreDenied, "run/lease", "password authentication failed for user w")
+	},
 		"STORE_DENIED", "run/lease", ago(2 * time.Second), nil, "password authentication failed", "password reference"},
 	{"blocked after repeated panic", func(s *Snapshot) {
 		s.Partitions[2].Blocked, s.Partitions[2].BlockedSince = causeOf(codes.Internal, "panic: index out of range"), ago(time.Hour)

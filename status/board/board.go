@@ -45,6 +45,7 @@ type Board struct {
 	wait       status.Wait
 	phaseSince time.Time
 	cause      *status.Cause
+	release    string
 	retryAt    time.Time
 	lease      status.Lease
 	standing   bool
@@ -110,7 +111,7 @@ func (b *Board) State(s actors.StateChange) {
 	}
 	b.incarnation = max(b.incarnation, s.Incarnation)
 	b.keep(s.Result, at)
-	b.retryAt = time.Time{}
+	b.retryAt, b.release = time.Time{}, ""
 	switch s.State {
 	case actors.StateLeasing:
 		b.standing = false // until OnLease says so
@@ -129,16 +130,16 @@ func (b *Board) State(s actors.StateChange) {
 	case actors.StateBackoff:
 		b.cause, b.retryAt = lastCause(s.Result), at.Add(s.Pause)
 		b.set(status.PhaseWaiting, status.WaitBackoff, at)
-	case blocked:
+	case actors.StateBlocked:
+		if b.cause = nil; s.Block != nil {
+			b.cause, b.release = status.CauseOf(s.Block.Cause), s.Block.Release
+		}
 		b.set(status.PhaseRecoveryBlocked, "", at)
 	case actors.StateEnding, actors.StateSaving, actors.StateReleasing, actors.StateOver:
 		b.set(status.PhaseWaiting, status.WaitEnd, at)
 	}
 	b.settle(at)
 }
-
-// blocked is the state of a run that lives on and reads nothing until an operator has chosen.
-const blocked = actors.RunState(status.PhaseRecoveryBlocked)
 
 func lastCause(r actors.Result) *status.Cause {
 	if n := len(r.Failures); n > 0 {
@@ -180,17 +181,13 @@ func (b *Board) Ended(r actors.Result, err error) {
 	b.settle(at)
 }
 
-// Block says that recovery is blocked while the process lives on; Unblock, with nil, that it is not any more: the phase is what State says next.
-func (b *Board) Block(err error) {
+// Again says that the run has ended by an error and is started again after a pause.
+func (b *Board) Again(err error, pause time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := b.cfg.Now()
-	b.cause = status.CauseOf(err)
-	if err != nil {
-		b.set(status.PhaseRecoveryBlocked, "", at)
-		return
-	}
-	b.set(status.PhaseWaiting, status.WaitStart, at)
+	b.cause, b.retryAt = status.CauseOf(err), at.Add(pause)
+	b.set(status.PhaseWaiting, status.WaitBackoff, at)
 }
 
 // Lease takes what actors.Fencing.OnLease tells.

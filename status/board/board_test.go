@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -275,6 +276,30 @@ func TestWhyOnTheEngine(t *testing.T) {
 			if ok, _ := (status.Report{Runs: []status.Snapshot{got}}).Ready(); ok {
 				t.Error("it is ready although its recovery is blocked")
 			}
+		})
+	})
+	t.Run("lost records, and the process stays", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t, func(s *stage) {
+				s.cfg.StayBlocked = true
+				s.put(0, 1, 2, 3)
+				s.log.Truncate(0, record.Offset(2))
+			})
+			s.put(1, 1, 2)
+			s.pass(time.Minute)
+			got := s.look()
+			if got.Phase == status.PhaseStopped || got.Partitions[0].State != status.Blocked {
+				t.Fatalf("%s, partition 0 is %s", got.Phase, got.Partitions[0].State)
+			}
+			r := s.why()["OFFSET_LOST"]
+			if !r.Holds || r.Since == nil || !strings.Contains(r.Release, "weir recover") {
+				t.Errorf("%+v", s.why())
+			}
+			if ok, _ := (status.Report{Runs: []status.Snapshot{got}}).Ready(); ok {
+				t.Error("it is ready although its recovery is blocked")
+			}
+			s.stop()
 		})
 	})
 	t.Run("lost lease", func(t *testing.T) {

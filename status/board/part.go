@@ -29,6 +29,7 @@ type part struct {
 	progress           time.Time
 	blocked            *status.Cause
 	blockedSince       time.Time
+	release            string
 	gap                watermark.Gap
 	gaps               int
 	gapSince           time.Time
@@ -99,9 +100,12 @@ func (p *part) keep(r *actors.PartitionResult, at time.Time) {
 	}
 	switch {
 	case r.Status != actors.PartitionBlocked:
-		p.blocked = nil
+		p.blocked, p.release = nil, ""
 	case p.blocked == nil:
 		p.blocked, p.blockedSince = status.CauseOf(r.Cause), at
+		if r.Block != nil {
+			p.release, p.blockedSince = r.Block.Release, r.Block.Since
+		}
 	}
 }
 
@@ -177,7 +181,7 @@ func (p *part) snapshot(b *Board, at time.Time) status.Partition {
 		out.Seconds[s] = d.Seconds()
 	}
 	if p.blocked != nil {
-		out.Input, out.BlockedSince = "BLOCKED", moment(p.blockedSince)
+		out.Input, out.BlockedSince, out.Release = "BLOCKED", moment(p.blockedSince), p.release
 	}
 	if p.gaps > 0 {
 		out.Gap = &status.Gap{Key: p.gap.Key, First: p.gap.First, Last: p.gap.Last, At: status.EventTime{T: p.gap.Anchor}, Since: moment(p.gapSince), Open: p.gaps}

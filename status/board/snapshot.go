@@ -22,7 +22,7 @@ func (b *Board) Snapshot() status.Snapshot {
 	at := b.cfg.Now()
 	s := status.Snapshot{
 		Run: b.cfg.Run, Flow: b.cfg.Flow, At: at, Live: true, Owner: b.cfg.Owner, Lease: b.lease,
-		Phase: b.phase, Wait: b.wait, PhaseSince: moment(b.phaseSince), Cause: b.cause, RetryAt: moment(b.retryAt),
+		Phase: b.phase, Wait: b.wait, PhaseSince: moment(b.phaseSince), Cause: b.cause, Release: b.release, RetryAt: moment(b.retryAt),
 		Status: b.runStatus, Incarnation: b.incarnation, Restarts: b.restarts, Epoch: b.epoch, Commit: b.commit, Checkpoint: b.checkpoint, Source: b.source,
 		Watermark: status.EventTime{T: b.watermark}, Holders: []int32{}, Partitions: []status.Partition{}, Failures: b.failures(),
 	}
