@@ -302,12 +302,12 @@ func (m *Member) Partitions() (out []Status) {
 	return out
 }
 
-// standing is the failure of the first partition that has one which no commit has followed.
+// standing is the failure of the first partition that has one which no commit has followed. A lease that was lost is none: somebody else goes on.
 func (m *Member) standing() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range slices.Sorted(maps.Keys(m.units)) {
-		if u := m.units[p]; u.cause != nil {
+		if u := m.units[p]; u.cause != nil && !codes.Has(u.cause, codes.StreamFenceStale) {
 			return u.cause
 		}
 	}

@@ -17,8 +17,8 @@ import (
 // drillOptions are the flags of weir drill.
 type drillOptions struct {
 	drills.Config
-	report string
-	keep   bool
+	report, scope string
+	keep          bool
 }
 
 func (a *app) drillCommand() *cobra.Command {
@@ -50,6 +50,8 @@ func (a *app) drillCommand() *cobra.Command {
 	f.Int64Var(&o.Records, "records", 0, "run the long drill, over a generated topic of this many records")
 	f.Int32Var(&o.Partitions, "partitions", 4, "with --records: partitions of the topic")
 	f.IntVar(&o.Faults, "faults", 12, "with --records: failpoints that kill; half as many stop")
+	f.StringVar(&o.scope, "scope", scopeRun, "with --records: run, or partition for daemons that share the run out over a consumer group, and join and leave meanwhile")
+	f.IntVar(&o.Moves, "moves", 10, "with --scope partition: how often a daemon joins or leaves, beside the faults")
 	f.IntVar(&o.Parallel, "parallel", 0, "parts that run at a time (default: four for each processor)")
 	f.StringVar(&o.report, "report", "", "write the report here, as canonical JSON")
 	f.BoolVar(&o.keep, "keep", false, "keep the folder with stores, results and the log of every process")
@@ -63,6 +65,10 @@ func (o *drillOptions) check() error {
 		return usagef("--records and --parallel must not be negative, and --faults and --partitions must be at least 1")
 	case o.Records > 0 && o.Records < 1000:
 		return usagef("--records must be at least 1000: every failpoint needs its share")
+	case o.scope != scopeRun && o.scope != scopePartition:
+		return usagef("--scope must be run or partition, not %q", o.scope)
+	case o.scope == scopePartition && (o.Records == 0 || o.Moves < 1):
+		return usagef("--scope partition is a long drill: give --records, and --moves of at least 1")
 	case o.Brokers != "" && addresses(o.Brokers) == nil:
 		return usagef("--brokers %q has an empty address: write HOST:PORT, separated by commas", o.Brokers)
 	case o.Grace <= 0:
@@ -75,6 +81,7 @@ func (o *drillOptions) check() error {
 
 func (a *app) drill(ctx context.Context, o drillOptions) error {
 	var err error
+	o.Apart = o.scope == scopePartition
 	if o.Self, err = os.Executable(); err != nil {
 		return codes.New(codes.Internal, "the drill does not find its own program: %w", err)
 	}

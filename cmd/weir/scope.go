@@ -97,7 +97,7 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 				CommitOffsets: members.CommitOffsets, Logger: a.log.With("partition", p), Hooks: faults.hooks(),
 				OnProgress: func(now actors.Progress) {
 					stands.note(p, now)
-					a.progress(now)
+					a.log.Info("committed", "partition", p, "epoch", now.Epoch, "records", now.Counts.Records, "outputs", now.Counts.Outputs, "watermark", now.Watermark.String(), "commit", now.CommitTime)
 				},
 				Fencing: &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease},
 			}

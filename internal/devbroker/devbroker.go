@@ -101,6 +101,8 @@ func (c Config) options() []kfake.Opt {
 			// Replayed records carry timestamps of their own time, which may be long ago: retention by age would drop them.
 			"log.retention.ms":  "-1",
 			"message.max.bytes": strconv.Itoa(maxMessageBytes),
+			// A member of a group that was killed is not waited for as long as in production.
+			"group.min.session.timeout.ms": "1000",
 		}),
 	}
 	if c.DataDir != "" {

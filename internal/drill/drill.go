@@ -39,6 +39,10 @@ type Config struct {
 	Records    int64
 	Partitions int32
 	Faults     int
+	// Apart has daemons share the long drill out over a consumer group (--scope partition), of which others join and leave Moves times (defaults
+	// to 10) beside the Faults.
+	Apart bool
+	Moves int
 	// Open opens a store string for the drill's own eyes.
 	Open func(ctx context.Context, store string) (control.ControlStore, error)
 	// OnCheck is told of every check as soon as it is known. Calls do not overlap.
@@ -73,6 +77,9 @@ func (c *Config) defaults() {
 	}
 	if c.Faults == 0 {
 		c.Faults = 12
+	}
+	if c.Moves == 0 {
+		c.Moves = 10
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -121,6 +128,9 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 func (d *drill) run(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return err
+	}
+	if d.Records > 0 && d.Apart {
+		return d.playApart(ctx)
 	}
 	if d.Records > 0 {
 		return d.long(ctx)

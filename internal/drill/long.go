@@ -90,6 +90,15 @@ func rank(point string) int {
 
 // long is the long drill.
 func (d *drill) long(ctx context.Context) error {
+	log, err := d.longLog(ctx)
+	if err != nil {
+		return err
+	}
+	return d.play(ctx, plan{"long", d.ShortTTL, func(p *part, ctx context.Context) error { return p.endure(ctx, log) }})
+}
+
+// longLog makes the input of the long drill, and notes how many records it has.
+func (d *drill) longLog(ctx context.Context) (string, error) {
 	events, log := filepath.Join(d.Dir, "snapshot.jsonl"), filepath.Join(d.Dir, "arrivals.log")
 	faults := filepath.Join(d.Dir, "faults.json")
 	err := replay.Generate(ctx, replay.GenerateConfig{
@@ -97,18 +106,18 @@ func (d *drill) long(ctx context.Context) error {
 		Disorder: 0.05, MaxDelay: 4 * time.Second, Gaps: 0.001, Duplicates: 0.02,
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
 	schedule, err := readSchedule(faults)
 	if err != nil {
-		return err
+		return "", err
 	}
 	built, err := replay.Build(ctx, replay.BuildConfig{Snapshot: events, Fields: snapshot.FieldsOf(d.plan), Schedule: schedule, Out: log})
 	if err != nil {
-		return err
+		return "", err
 	}
 	d.report.Records = built.Arrivals
-	return d.play(ctx, plan{"long", d.ShortTTL, func(p *part, ctx context.Context) error { return p.endure(ctx, log) }})
+	return log, nil
 }
 
 // endure runs owner after owner, each with its mishap and a stand-by behind it, and compares the outcome with that of a run that was left alone.
