@@ -1,6 +1,7 @@
 package kafkaclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -125,10 +127,26 @@ func (c Config) Denied(err error) error {
 	}
 	for _, e := range []error{kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.GroupAuthorizationFailed} {
 		if errors.Is(err, e) {
-			return codes.New(codes.AccessDenied, "the broker denied access to topic %q: %w", c.Topic, err)
+			return codes.New(codes.AccessDenied, "the broker denied %s access to topic %q (weir needs %s): %w", c.Security.who(), c.Topic, cmp.Or(c.Rights, "Describe"), err)
 		}
 	}
 	return nil
+}
+
+// DeniedGroup is ACCESS_DENIED for a consumer group if that is what the broker said, else nil.
+func (c Config) DeniedGroup(group string, err error) error {
+	if !errors.Is(err, kerr.GroupAuthorizationFailed) {
+		return nil
+	}
+	return codes.New(codes.AccessDenied, "the broker denied %s access to the consumer group %q (weir needs Read): %w", c.Security.who(), group, err)
+}
+
+// who is the principal that a broker takes this client for, as far as the client knows.
+func (s Security) who() string {
+	if s.User == "" {
+		return "this client"
+	}
+	return strconv.Quote(s.User)
 }
 
 // Missing is TOPIC_MISSING.

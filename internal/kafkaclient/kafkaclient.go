@@ -44,6 +44,8 @@ type Config struct {
 	ClientID string
 	// Logger takes the client's messages. Nil drops them. They hold names, numbers and errors, never the data of records.
 	Logger *slog.Logger
+	// Rights are the operations on the topic that the client needs, for the message when it is denied.
+	Rights string
 	// StartTimeout bounds how long a broker, or the topic, is looked for. Defaults to 10 s.
 	StartTimeout time.Duration
 }

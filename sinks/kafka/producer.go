@@ -94,6 +94,7 @@ func New(cfg Config) (*Producer, error) {
 	cfg.BufferRecords = cmp.Or(cfg.BufferRecords, defaultBufferRecords)
 	connection, err := kafkaclient.Config{
 		Brokers: cfg.Brokers, Topic: cfg.Topic, ClientID: cfg.ClientID, Security: cfg.Security, Logger: cfg.Logger, StartTimeout: cfg.StartTimeout,
+		Rights: "Describe and Write, and Create to make it",
 	}.WithDefaults()
 	if err != nil {
 		return nil, err

@@ -84,5 +84,6 @@ func (c Config) MemoryBound(brokers int) int64 {
 
 // connection is what the clients of the source are made of.
 func (c Config) connection() kafkaclient.Config {
-	return kafkaclient.Config{Brokers: c.Brokers, Topic: c.Topic, ClientID: c.ClientID, Security: c.Security, Logger: c.Logger, StartTimeout: c.StartTimeout}
+	return kafkaclient.Config{Brokers: c.Brokers, Topic: c.Topic, ClientID: c.ClientID, Security: c.Security, Logger: c.Logger, StartTimeout: c.StartTimeout,
+		Rights: "Describe and Read"}
 }

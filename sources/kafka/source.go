@@ -138,6 +138,9 @@ func (s *Source) CommitGroup(ctx context.Context, group string, positions map[in
 	within, cancel := context.WithTimeout(ctx, q.StartTimeout)
 	defer cancel()
 	if err := kadm.NewClient(q.Client).CommitAllOffsets(within, group, offsets); err != nil {
+		if denied := q.DeniedGroup(group, err); denied != nil {
+			return denied
+		}
 		var ke *kerr.Error
 		if errors.As(err, &ke) && q.Denied(err) == nil {
 			return codes.New(codes.BrokerRefused, "group %q: the broker answered: %w", group, err)
