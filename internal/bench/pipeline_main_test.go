@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirstream/weir/internal/devbroker"
 	"github.com/weirstream/weir/internal/devbroker/child"
+	"github.com/weirstream/weir/internal/kafkatest"
 	"github.com/weirstream/weir/internal/pgtest"
 	"github.com/weirstream/weir/record"
 )
@@ -19,7 +20,9 @@ import (
 func TestMain(m *testing.M) {
 	child.Main()
 	memoryChild()
-	os.Exit(pgtest.Run(m, pgtest.Config{}))
+	code := pgtest.Run(m, pgtest.Config{})
+	kafkatest.Close()
+	os.Exit(code)
 }
 
 // What the environment may change. The defaults are what docs/performance.md was measured with.
