@@ -134,8 +134,8 @@ func TestTermUnderLoad(t *testing.T) {
 	var ends, starts []time.Duration
 	owner := daemon(0)
 	for i := range times {
-		next := daemon(i + 1)
 		owner.await(t, "a commit", func() bool { return strings.Contains(owner.said(t), "msg=committed") })
+		next := daemon(i + 1) // not before: which of two that start takes the lease is chance
 		next.await(t, "standing by", func() bool { return strings.Contains(next.said(t), "standing by") })
 		told := time.Now()
 		owner.Process.Signal(syscall.SIGTERM)
