@@ -220,3 +220,29 @@ func TestConnectionFlagsAreEverywhere(t *testing.T) {
 		}
 	}
 }
+
+// The commands of docs/kafka.md, on a broker in the place of the one that they name.
+func TestKafkaDocument(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Shared(t)
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "kafka.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, dir, "ca.pem", string(broker.CA))
+	write(t, dir, "kafka-password", kafkatest.ScramPassword)
+	there := strings.NewReplacer("kafka.example:9093", broker.TLSAddr(), "kafka.example:9094", broker.SASLAddr(), "\nweir ", "\nKAFKA_PASSWORD="+kafkatest.ScramPassword+" weir ")
+	ran := 0
+	for _, b := range blocks(string(text)) {
+		switch {
+		case b.saveAs != "":
+			write(t, dir, b.saveAs, b.text)
+		case b.lang == "sh":
+			ran += runBlock(t, dir, there.Replace("\n"+b.text))
+		}
+	}
+	if ran != 6 {
+		t.Errorf("%d commands were found", ran)
+	}
+}
