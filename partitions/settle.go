@@ -42,6 +42,14 @@ func RetryAfter(delay time.Duration, reason string) Outcome {
 	return Outcome{kind: outcomeRetryAfter, delay: max(delay, 0), reason: reason}
 }
 
+// Delayed is the outcome with a delay before its copy is written, such as a back-off; Retry stays what it is otherwise. It changes nothing but retries.
+func (o Outcome) Delayed(d time.Duration) Outcome {
+	if o.IsRetry() {
+		o.delay = max(d, 0)
+	}
+	return o
+}
+
 // Reason is why, in words; "" for Ack.
 func (o Outcome) Reason() string { return o.reason }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // TestSettlerScript runs testdata/settle.txt. "new" takes max=N, dead, target, capacity=N. The lines of "run": deliver POSITION[xPARTS]...,
-// settle POSITION[.SUB] OUTCOME [DELAY] [attempt=N], due, published and large POSITION[.SUB], rewind POSITION; a line that begins with "old" means a
+// settle POSITION[.SUB] OUTCOME [DELAY] [attempt=N], due, published, large and giveup POSITION[.SUB], rewind POSITION; a line that begins with "old" means a
 // delivery from before the last rewind. A position that the store would be written with is shown as "write".
 func TestSettlerScript(t *testing.T) {
 	t.Parallel()
@@ -82,6 +82,8 @@ func (s *settleScript) line(t *testing.T, f []string) string {
 		return s.step(s.s.Settle(token, o, attempt))
 	case "large":
 		return s.step(s.s.TooLarge(token))
+	case "giveup":
+		return s.step(s.s.GiveUp(token, Retry("poison")))
 	case "published":
 		return s.settled(s.s.Published(token)) + "; " + s.state()
 	case "due":

@@ -197,6 +197,9 @@ func (s *Settlement) Oldest() (record.Position, bool) {
 // bounds.
 func (s *Settlement) InFlight() int { return int(s.next - s.first) }
 
+// Passed is the number of deliveries that the committed position has passed since the last Rewind.
+func (s *Settlement) Passed() uint64 { return s.first }
+
 // Full says that Deliver would refuse.
 func (s *Settlement) Full() bool { return s.InFlight() == s.capacity }
 

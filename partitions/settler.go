@@ -93,6 +93,16 @@ func (s *Settler) Settle(t Token, o Outcome, attempt int) Step {
 	return s.follow(t, o, s.terms.Judge(o, attempt))
 }
 
+// GiveUp ends a delivery as if its attempts were exhausted, whatever limit was declared.
+func (s *Settler) GiveUp(t Token, o Outcome) Step {
+	if state, open := s.open(t); !open {
+		return Step{Settled: state}
+	}
+	terms := s.terms
+	terms.MaxAttempts = 1
+	return s.follow(t, o, terms.Judge(o, 1))
+}
+
 // TooLarge says that the copy of a delivery is larger than the retry target takes.
 func (s *Settler) TooLarge(t Token) Step {
 	state := s.state(t.Ticket)

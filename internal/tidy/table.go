@@ -166,6 +166,8 @@ var Table = []Row{
 		Why: "One engine for each partition that this process is given; who gives is a port."},
 	{Package: "actors/reshard", Imports: with("actors", "actors/group", "sources", "control"), TestVendors: aws,
 		Why: "Follows a log whose partitions are split and merged, through ports."},
+	{Package: "consumer", Imports: with("sources", "sinks", "control"),
+		Why: "Runs a function of the user over a log: ports only, and no flow, so it needs no actors."},
 	{Package: "actors/shell", Imports: []string{"record", "codes"}, Vendors: []string{protoactor},
 		Why: "The only package that meets protoactor."},
 	{Package: "actors/actortest", Imports: []string{"actors/shell", "record", "codes"},
