@@ -135,6 +135,7 @@ type ControlStore interface {
 	Admission
 	Outbox
 	Reconciler
+	Interventions
 }
 
 // RunLease is the name of the lease of a batch run.

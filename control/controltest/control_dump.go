@@ -63,7 +63,19 @@ func (p *plane) dumpStreams(s control.ControlStore, b *strings.Builder) error {
 	for _, c := range pointers {
 		fmt.Fprintf(b, "checkpoint %+v %d\n", c, c.Created.UnixNano())
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		all, err := s.ListInterventions(p.ctx, r.Header.RunID, false)
+		if err != nil {
+			return err
+		}
+		for _, i := range all {
+			fmt.Fprintf(b, "intervention %+v\n", i)
+		}
+	}
+	return nil
 }
 
 // unchanged runs a call that must be refused with the code and must leave everything as it was.

@@ -41,6 +41,10 @@ const (
 	OpDropPointers Op = "drop pointers"
 	OpListPointers Op = "list pointers"
 	OpFork         Op = "fork run"
+
+	OpIntervene          Op = "intervene"
+	OpListInterventions  Op = "list interventions"
+	OpSettleIntervention Op = "settle intervention"
 )
 
 // Fault is something that goes wrong once, in one call of one operation.

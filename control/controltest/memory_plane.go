@@ -23,7 +23,10 @@ type memoryPlane struct {
 	publications map[string]memoryPublication
 	nextRun      int64
 	nextEvent    int64
-	watchers     map[chan struct{}]bool
+	// interventions by id.
+	interventions    map[int64]control.Intervention
+	nextIntervention int64
+	watchers         map[chan struct{}]bool
 	// undo is what takes back the call under way.
 	undo []func()
 	// wakes says that events became pending in it.
@@ -45,7 +48,7 @@ type memoryPublication struct {
 
 func newMemoryPlane() memoryPlane {
 	return memoryPlane{leases: map[string]control.LeaseRow{}, admitted: map[string]memoryAdmitted{}, scopes: map[scope]string{},
-		events: map[int64]control.OutboxEvent{}, publications: map[string]memoryPublication{}, watchers: map[chan struct{}]bool{}}
+		events: map[int64]control.OutboxEvent{}, publications: map[string]memoryPublication{}, interventions: map[int64]control.Intervention{}, watchers: map[chan struct{}]bool{}}
 }
 
 // set changes a row and notes how to take that back.
