@@ -8,18 +8,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirstream/weir/checkpoint"
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 )
 
 func (a *app) journalCommand() *cobra.Command {
 	show := &cobra.Command{
 		Use: "show RUN", Short: "Show where a run stands: epoch, fence, positions, counts and state",
-		Long:    "Shows the committed cut that the run resumes from, as of one moment: header, status, epoch, fence token, watermark, and for each partition its next\nposition, watermark, counts and the bytes of its state. The run may be at work meanwhile.",
+		Long: "Shows the committed cut that the run resumes from, as of one moment: header, status, epoch, fence token, watermark, and for each partition its next\nposition, watermark, counts and the bytes of its state. The run may be at work meanwhile.\n" +
+			"Of a run that is shared out by partitions (--scope partition) it shows the run of each, and the watermark over all of them.",
 		Example: "  weir journal show ticks-1 --store sqlite:weir.db", Args: cobra.ExactArgs(1),
 	}
 	return a.group("journal", "Show the committed cut of a run", "  weir journal show ticks-1 --store sqlite:weir.db", a.storeFlag(show, func(ctx context.Context, store control.ControlStore, args []string) error {
 		j, err := readJournal(ctx, store, args[0])
-		if err != nil {
+		switch {
+		case codes.Has(err, codes.RunUnknown):
+			return a.showParts(ctx, store, args[0], err)
+		case err != nil:
 			return err
 		}
 		return a.showJournal(j)

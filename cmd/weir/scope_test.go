@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirstream/weir/actors/group"
 	"github.com/weirstream/weir/control/sqlite"
@@ -131,6 +135,11 @@ func TestScopePartition(t *testing.T) {
 			t.Errorf("no checkpoint of partition %d: %s%s", p, r.stdout, r.stderr)
 		}
 	}
+	shown := must(t, dir, "journal", "show", "apart", "--store", "sqlite:apart.db")
+	doc := parse(t, must(t, dir, "journal", "show", "apart", "--store", "sqlite:apart.db", "--json"))
+	if n := len(doc["partitions"].([]any)); n != 4 || doc["watermark"] != "none" || !strings.Contains(shown, "apart/3") || !strings.Contains(shown, "by partitions") {
+		t.Errorf("%v\n%s", doc, shown)
+	}
 	t.Run("another flow is refused by every partition", func(t *testing.T) {
 		write(t, dir, "other.yaml", strings.Replace(string(fixture.Flow), "period: 3", "period: 4", 1))
 		args := apartArgs(addr, "shared", "apart")
@@ -159,4 +168,95 @@ func TestScopeRefusals(t *testing.T) {
 	}
 	refused(t, dir, 2, []string{"--log has none"}, "run", "flow.yaml", "--log", "x.log", "--run-id", "r", "--store", "sqlite:r.db", "--scope", "partition")
 	refused(t, dir, 3, []string{"CONFIG_INVALID", "heartbeat"}, append(base, "--group", "g", "--session", "100ms")...)
+}
+
+// TestScopePartitionsAdded: partitions that are added while daemons run are read from their beginning, and hold the merged watermark until then.
+// What the group's offsets say, or that they are gone, changes nothing.
+func TestScopePartitionsAdded(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	addr := broker(t)
+	producer := func() *kgo.Client {
+		client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		return client
+	}
+	client := producer()
+	adm := kadm.NewClient(client)
+	made, err := adm.CreateTopic(t.Context(), 2, 1, nil, "grows")
+	if err = errors.Join(err, made.Err); err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	send := func(p int32, n int) {
+		t.Helper()
+		for range n {
+			value := fmt.Sprintf(`{"event_id":"e%d","instrument":"1","event_time":"2024-01-01T00:%02d:%02dZ","close":%d,"revision":0}`, sent, sent/60%60, sent%60, sent)
+			if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "grows", Partition: p, Key: []byte("1"), Value: []byte(value)}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+		}
+	}
+	send(0, 10)
+	send(1, 10)
+	path := filepath.Join(dir, "grow.db")
+	a, b := start(t, dir, apartArgs(addr, "grows", "grow")...), start(t, dir, apartArgs(addr, "grows", "grow")...)
+	both := []*process{a, b}
+	until(t, "both partitions are read", both, func() bool { return total(apart(t, path, "grow")) == 20 })
+	if _, err := adm.CreatePartitions(t.Context(), 2, "grows"); err != nil {
+		t.Fatal(err)
+	}
+	client = producer() // which knows of them
+	send(2, 10)
+	send(3, 10)
+	until(t, "the new ones too", both, func() bool { return total(apart(t, path, "grow")) == 40 })
+	stop := func() {
+		t.Helper()
+		for _, p := range both {
+			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, p := range both {
+			if code := p.end(t); code != 0 {
+				t.Errorf("exit %d\n%s", code, p.out.String())
+			}
+		}
+	}
+	stop()
+	for n, change := range []func() error{
+		func() error {
+			var offsets kadm.Offsets
+			for p := range int32(4) {
+				offsets.AddOffset("grows", p, 3+int64(p)*2, -1)
+			}
+			return adm.CommitAllOffsets(t.Context(), "grow", offsets)
+		},
+		func() error {
+			_, err := adm.DeleteGroup(t.Context(), "grow")
+			return err
+		},
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		for p := range int32(4) {
+			send(p, 5)
+		}
+		a = start(t, dir, apartArgs(addr, "grows", "grow")...)
+		both = []*process{a}
+		until(t, "it goes on where the journal stands", both, func() bool { return total(apart(t, path, "grow")) >= int64(60+20*n) })
+		stop()
+		if got := total(apart(t, path, "grow")); got != int64(60+20*n) {
+			t.Errorf("%d records", got)
+		}
+	}
+	doc := parse(t, must(t, dir, "journal", "emit", "grow", "--flow", "flow.yaml", "--store", "sqlite:grow.db", "--json"))
+	if doc["consumed"] != 80.0 || doc["duplicates_skipped"] != 0.0 || doc["late"] != 0.0 {
+		t.Errorf("%v", doc)
+	}
 }

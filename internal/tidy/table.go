@@ -185,7 +185,7 @@ var Table = []Row{
 		Why: "The kit of flow authors runs the real engine."},
 	{Package: ".", Imports: []string{"*"},
 		Why: "The root is the way in for a newcomer."},
-	{Package: "cmd/weir", Imports: []string{"*"}, Vendors: []string{cobra},
+	{Package: "cmd/weir", Imports: []string{"*"}, Vendors: []string{cobra}, TestVendors: franz,
 		Why: "Wiring: the only place that chooses edges."},
 
 	// What the project needs for itself.
