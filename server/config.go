@@ -78,7 +78,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, codes.New(codes.ConfigInvalid, "the address %q to listen on is not HOST:PORT", c.Listen)
 	}
 	if !loopback(host) && (c.Tokens == nil || c.TLS == nil) {
-		return c, codes.New(codes.ConfigInvalid, "%s is not loopback: it needs a token file (--tokens) and a TLS certificate (--tls-cert, --tls-key)", c.Listen)
+		return c, codes.New(codes.ConfigInvalid, "%s is not loopback: it needs a token file (--tokens) and a TLS certificate with its key", c.Listen)
 	}
 	return c, nil
 }

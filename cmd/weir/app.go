@@ -24,6 +24,11 @@ type app struct {
 	json           bool
 	verbose        bool
 	log            *slog.Logger
+	// level is that of log. jsonLog: stderr is a log in JSON, and nothing else is written there.
+	level   slog.LevelVar
+	jsonLog bool
+	// watch is nil unless the command listens.
+	watch *watching
 	// kill ends when the user asked a second time: nothing is awaited any more.
 	kill context.Context
 	// signal is the first signal that came, or nil.
@@ -75,11 +80,11 @@ func (a *app) root() *cobra.Command {
 }
 
 func (a *app) logger() *slog.Logger {
-	level := slog.LevelWarn
+	a.level.Set(slog.LevelWarn)
 	if a.verbose {
-		level = slog.LevelInfo
+		a.level.Set(slog.LevelInfo)
 	}
-	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: &a.level}))
 }
 
 // quiet is the logger of commands that cause failures on purpose: it tells of them only when asked to.
@@ -120,11 +125,11 @@ func (a *app) execute(root *cobra.Command, args []string) int {
 				if a.cleanUp != nil {
 					a.cleanUp()
 				}
-				fmt.Fprintln(a.stderr, "weir: stopped at once; what was committed stays, the rest is done again by the next start")
+				a.notice("weir: stopped at once; what was committed stays, the rest is done again by the next start\n")
 				return codes.ExitInterrupted
 			}
 			a.signal = s
-			fmt.Fprintln(a.stderr, "weir: stopping after the work in hand; once more to stop at once")
+			a.notice("weir: stopping after the work in hand; once more to stop at once\n")
 			stop()
 		}
 	}
@@ -165,9 +170,13 @@ func isCobraUsage(err error) bool {
 }
 
 func (a *app) fail(code, message, cure string) {
-	fmt.Fprintf(a.stderr, "weir: %s: %s\n", code, printable(message))
-	if cure != "" {
-		fmt.Fprintf(a.stderr, "      %s\n", cure)
+	if a.jsonLog {
+		a.say(slog.LevelError, message, "code", code, "cure", cure)
+	} else {
+		fmt.Fprintf(a.stderr, "weir: %s: %s\n", code, printable(message))
+		if cure != "" {
+			fmt.Fprintf(a.stderr, "      %s\n", cure)
+		}
 	}
 	if a.json {
 		a.document(map[string]any{"error": map[string]any{"code": code, "message": message, "cure": cure}})
@@ -190,7 +199,13 @@ func (a *app) document(v any) error {
 func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format, args...) }
 
 // notice writes to standard error for people.
-func (a *app) notice(format string, args ...any) { fmt.Fprintf(a.stderr, format, args...) }
+func (a *app) notice(format string, args ...any) {
+	if a.jsonLog {
+		a.say(slog.LevelInfo, fmt.Sprintf(format, args...))
+		return
+	}
+	fmt.Fprintf(a.stderr, format, args...)
+}
 
 // terminal says whether standard error is one, where a line may be written over.
 func (a *app) terminal() bool {

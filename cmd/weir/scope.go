@@ -58,6 +58,9 @@ func (o *runOptions) checkScope() error {
 	return nil
 }
 
+// wrapOffsets lets a test break what the group is told, to see that a drill notices.
+var wrapOffsets = func(commit commitOffsets) commitOffsets { return commit }
+
 // groupSource is a source with a consumer group.
 type groupSource interface {
 	sources.Source
@@ -76,6 +79,7 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 	if err != nil {
 		return err
 	}
+	defer a.watch.observing(ctx, source)()
 	if wrapSource != nil {
 		source = wrapSource(source)
 	}
@@ -87,14 +91,14 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 		return err
 	}
 	defer closing()
-	stands := &standing{last: map[int32]actors.Progress{}}
+	stands, shown := &standing{last: map[int32]actors.Progress{}}, &boards{}
 	member, err := group.New(group.Config{
-		Run: o.runID, Assigner: members, Kill: a.kill, Logger: a.log, OnChange: a.tellPartition(),
+		Run: o.runID, Assigner: members, Kill: a.kill, Logger: a.log, OnChange: a.watch.partitions(a.tellPartition(), shown),
 		Engine: func(p int32) (actors.Config, error) {
 			cfg := actors.Config{
 				Plan: plan, Source: sources.Only(source, p), Journal: store, Group: o.group,
 				EpochEvery: o.epoch, EpochRecords: o.epochRecords, FetchSize: o.fetch,
-				CommitOffsets: members.CommitOffsets, Logger: a.log.With("partition", p), Hooks: faults.hooks(),
+				CommitOffsets: wrapOffsets(members.CommitOffsets), Logger: a.log.With("partition", p), Hooks: faults.hooks(),
 				OnProgress: func(now actors.Progress) {
 					stands.note(p, now)
 					a.log.Info("committed", "partition", p, "epoch", now.Epoch, "records", now.Counts.Records, "outputs", now.Counts.Outputs, "watermark", now.Watermark.String(), "commit", now.CommitTime)
@@ -102,6 +106,7 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 				Fencing: &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease},
 			}
 			keep(&cfg)
+			shown.put(p, a.watch.attach(&cfg, group.RunID(o.runID, p)))
 			return cfg, nil
 		},
 	})
