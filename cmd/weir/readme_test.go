@@ -13,7 +13,7 @@ import (
 )
 
 // documents whose shell commands must work as they stand.
-var documents = []string{"README.md", "docs/flow.md", "docs/performance.md", "docs/handoff.md"}
+var documents = []string{"README.md", "docs/flow.md", "docs/performance.md", "docs/handoff.md", "docs/scaling.md"}
 
 // elsewhere lists the lines that other checks run, each with the place.
 var elsewhere = map[string]string{
@@ -92,7 +92,7 @@ func blocks(text string) []block {
 	return all
 }
 
-// runBlock runs each line with `weir` being this test binary; a broker is left running until the test ends.
+// runBlock runs each line with `weir` being this test binary; a broker, and a daemon without an end, is left running until the test ends.
 func runBlock(t *testing.T, dir, text string) int {
 	ran := 0
 	for line := range strings.Lines(text) {
@@ -103,6 +103,14 @@ func runBlock(t *testing.T, dir, text string) int {
 		ran++
 		if strings.HasPrefix(line, "weir broker") || strings.HasPrefix(line, "weir serve") {
 			serve(t, dir, strings.Fields(line)[1:])
+			continue
+		}
+		if strings.HasPrefix(line, "weir run") && strings.Contains(line, "--scope partition") {
+			p := start(t, dir, strings.Fields(line)[1:]...)
+			t.Cleanup(func() {
+				p.Process.Signal(os.Interrupt)
+				p.end(t)
+			})
 			continue
 		}
 		if strings.HasPrefix(line, "curl ") {
