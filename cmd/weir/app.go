@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -95,6 +96,9 @@ func (a *app) quiet() *slog.Logger {
 	return nil
 }
 
+// oneStop is the time within which two SIGTERM are one: timeout(1) and the like signal a process, and then its group.
+const oneStop = 50 * time.Millisecond
+
 // execute runs the command under a context that the first SIGINT or SIGTERM ends; the second ends the process at once.
 func (a *app) execute(root *cobra.Command, args []string) int {
 	ctx, stop := context.WithCancel(context.Background())
@@ -105,6 +109,7 @@ func (a *app) execute(root *cobra.Command, args []string) int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	var first time.Time
 	done := make(chan int, 1)
 	go func() {
 		root.SetArgs(args)
@@ -120,6 +125,9 @@ func (a *app) execute(root *cobra.Command, args []string) int {
 		case code := <-done:
 			return code
 		case s := <-signals:
+			if s == syscall.SIGTERM && a.signal == s && time.Since(first) < oneStop {
+				continue
+			}
 			if ctx.Err() != nil {
 				killNow()
 				if a.cleanUp != nil {
@@ -128,7 +136,7 @@ func (a *app) execute(root *cobra.Command, args []string) int {
 				a.notice("weir: stopped at once; what was committed stays, the rest is done again by the next start\n")
 				return codes.ExitInterrupted
 			}
-			a.signal = s
+			a.signal, first = s, time.Now()
 			a.notice("weir: stopping after the work in hand; once more to stop at once\n")
 			stop()
 		}

@@ -183,6 +183,7 @@ func TestSignals(t *testing.T) {
 		{"ctrl-c", []os.Signal{os.Interrupt}, true, 130},
 		{"ctrl-c-twice", []os.Signal{os.Interrupt, os.Interrupt}, true, 130},
 		{"term-daemon", []os.Signal{syscall.SIGTERM}, false, 0},
+		{"term-daemon-and-group", []os.Signal{syscall.SIGTERM, syscall.SIGTERM}, false, 0}, // as timeout(1) does it
 		{"term-bounded", []os.Signal{syscall.SIGTERM}, true, 130},
 	} {
 		t.Run(c.name, func(t *testing.T) {

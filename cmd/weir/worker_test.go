@@ -320,7 +320,7 @@ func TestWorkerSignals(t *testing.T) {
 		{"term", nil, []syscall.Signal{syscall.SIGTERM}, 0, "the runs in hand were finished", 1},
 		{"ctrl-c", nil, []syscall.Signal{syscall.SIGINT}, 130, "the runs in hand were finished", 1},
 		{"term, too long", []string{"--drain", "1ms"}, []syscall.Signal{syscall.SIGTERM}, 130, "given back", 0},
-		{"term twice", nil, []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, 130, "stopped at once", 0},
+		{"term twice", nil, []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}, 130, "stopped at once", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
