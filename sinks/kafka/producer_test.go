@@ -20,13 +20,14 @@ import (
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/internal/devbroker"
 	"github.com/weirstream/weir/internal/devbroker/child"
+	"github.com/weirstream/weir/internal/kafkatest"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sinks/kafka"
 )
 
 func TestMain(m *testing.M) {
 	child.Main()
-	os.Exit(m.Run())
+	os.Exit(kafkatest.Run(m))
 }
 
 const topic = "out"
