@@ -45,3 +45,12 @@ func TestApartDrillOnApacheKafka(t *testing.T) {
 	}
 	drillApart(t, chaosStores["postgres"](t), faults, append(args, "--brokers", broker.Addr())...)
 }
+
+// TestApartDrillOfABrokenWeirFails: the group is told positions that are not committed yet.
+func TestApartDrillOfABrokenWeirFails(t *testing.T) {
+	t.Parallel()
+	code, report := runDrill(t, "", []string{asMutant + "=offsets-ahead"}, "--scope", "partition", "--records", "2000", "--faults", "1", "--moves", "2", "--ttl", "1s")
+	if all := strings.Join(failed(report), "\n"); code != 4 || !strings.Contains(all, "the group's offsets are never ahead of the journal") {
+		t.Errorf("exit %d, failed:\n%s", code, all)
+	}
+}

@@ -35,6 +35,17 @@ func mutate(name string) {
 		wrapStore = func(s control.ControlStore) control.ControlStore { return &lateOutputs{ControlStore: s} }
 	case "no-dedupe":
 		wrapSource = func(s sources.Source) sources.Source { return noDedupe{s} }
+	case "offsets-ahead":
+		wrapOffsets = func(commit commitOffsets) commitOffsets {
+			return func(ctx context.Context, next map[int32]record.Position) error {
+				ahead := map[int32]record.Position{}
+				for p, at := range next {
+					n, _ := at.Int64()
+					ahead[p] = record.Offset(n + 50) // what is read, and not yet committed
+				}
+				return commit(ctx, ahead)
+			}
+		}
 	case "pointer-first":
 		wrapBlobs = func(b checkpoint.Blobs) checkpoint.Blobs { return pointerFirst{b} }
 	default:
