@@ -43,11 +43,14 @@ type Config struct {
 	Plan    *flow.Plan
 	Journal Journal
 	Log     sources.Lineage
-	// Source is a view of one shard. fresh: nothing before it was read by this run, so that it begins as the run was told to; otherwise it
-	// begins at its first record.
+	// Source is a view of one shard. fresh: no record of a shard before it was read by this run, so that it begins as the run was told to;
+	// otherwise it begins at its first record.
 	Source func(partition int32, fresh bool) sources.Source
 	// Engine is what the engines of all shards have in common; Plan, Journal, Source, HandOn and Begin are set here.
 	Engine actors.Config
+	// OnGone is told of shards that the log holds no longer although they were not read to their end (OFFSET_LOST), whenever that changes; none is
+	// that there are none any more. What goes on from them waits until Finish. It must not block. Defaults to nothing.
+	OnGone func(shards []int32)
 	// Logger gets what is gone. Defaults to none.
 	Logger *slog.Logger
 }
@@ -86,7 +89,13 @@ func (f *Family) Units(ctx context.Context) ([]int32, error) {
 	slices.Sort(gone)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(gone) > 0 && !slices.Equal(gone, f.gone) {
+	if slices.Equal(gone, f.gone) {
+		return work, nil
+	}
+	if f.cfg.OnGone != nil {
+		f.cfg.OnGone(slices.Clone(gone))
+	}
+	if len(gone) > 0 {
 		f.cfg.Logger.Error("shards are gone although they were not read to their end; what goes on from them waits", "run", f.cfg.Run, "shards", gone, "code", codes.OffsetLost.Name)
 	}
 	f.gone = gone
@@ -102,22 +111,39 @@ func (f *Family) Gone() []int32 {
 
 // progress reads the rows of the journal.
 func (f *Family) progress(ctx context.Context) (map[int32]sources.Progress, error) {
-	runs, err := f.cfg.Journal.Runs(ctx)
+	rows, err := f.rows(ctx)
+	return Progress(rows), err
+}
+
+func (f *Family) rows(ctx context.Context) (map[int32]control.RunInfo, error) {
+	return Rows(ctx, f.cfg.Journal, f.cfg.Run)
+}
+
+// Rows are the rows of a run's shards.
+func Rows(ctx context.Context, journal control.RunLister, run string) (map[int32]control.RunInfo, error) {
+	runs, err := journal.Runs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := map[int32]sources.Progress{}
+	out := map[int32]control.RunInfo{}
 	for i := range runs {
-		p, ours := group.PartitionOf(f.cfg.Run, runs[i].Header.RunID)
-		switch {
-		case !ours:
-		case runs[i].Status == control.RunFinished:
-			out[p] = sources.Finished
-		default:
-			out[p] = sources.Reading
+		if p, ours := group.PartitionOf(run, runs[i].Header.RunID); ours {
+			out[p] = runs[i]
 		}
 	}
 	return out, nil
+}
+
+// Progress is how far a run has come with its shards, by its rows.
+func Progress(rows map[int32]control.RunInfo) map[int32]sources.Progress {
+	out := make(map[int32]sources.Progress, len(rows))
+	for p, row := range rows {
+		out[p] = sources.Reading
+		if row.Status == control.RunFinished {
+			out[p] = sources.Finished
+		}
+	}
+	return out
 }
 
 // Engine configures the engine of one shard, for group.Config.
@@ -127,9 +153,15 @@ func (f *Family) Engine(partition int32) (actors.Config, error) {
 	if err != nil {
 		return actors.Config{}, err
 	}
+	rows, err := f.rows(ctx)
+	if err != nil {
+		return actors.Config{}, err
+	}
+	// A parent that was closed before the run was to begin gives no record. Its child may hold some of before then, too.
+	fresh := !slices.ContainsFunc(parents, func(p int32) bool { return rows[p].Counts.Records > 0 })
 	cfg := f.cfg.Engine
 	cfg.Plan, cfg.Journal, cfg.HandOn, cfg.Begin = f.cfg.Plan, f.cfg.Journal, true, f.begin
-	cfg.Source = f.cfg.Source(partition, len(parents) == 0)
+	cfg.Source = f.cfg.Source(partition, fresh)
 	return cfg, nil
 }
 

@@ -67,6 +67,7 @@ const server = http.createServer((req, res) => {
   req.on('end', () => {
     const op = (req.headers['x-amz-target'] || '').split('.')[1] || ''
     calls[op] = (calls[op] || 0) + 1
+    res.setHeader('Date', new Date().toUTCString()) // Node's own does not know the shift
     const f = fault(op)
     if (f) return f.type === 'HANG_UP' ? req.socket.destroy() : refuse(res, f.type, f.message)
     let data
