@@ -38,6 +38,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		a.checkpointCommand(),
 		a.journalCommand(),
 		a.handoffCommand(),
+		a.shardsCommand(),
 		a.reconcileCommand(),
 		a.brokerCommand(),
 		a.lintCommand(),

@@ -25,6 +25,9 @@ import (
 type runOptions struct {
 	brokerFlags
 	scopeFlags
+	kinesisFlags
+	listenFlags
+	logFlags
 	topic, group, runID, store, emit, artifacts, log string
 	partitions                                       int32
 	onceN, untilN, epochRecords                      int64
@@ -55,6 +58,9 @@ func (a *app) runCommand() *cobra.Command {
 	f := cmd.Flags()
 	o.addBrokers(cmd, "broker addresses, HOST:PORT, separated by commas")
 	o.addScope(cmd)
+	o.addKinesis(cmd)
+	o.addListen(cmd)
+	o.addLog(cmd)
 	f.StringVar(&o.topic, "topic", "", "topic to read")
 	f.StringVar(&o.log, "log", "", "read this arrival log instead of a topic")
 	f.Int32Var(&o.partitions, "partitions", 1, "with --log: deal the log to this many partitions, as the topic's producer would")
@@ -85,8 +91,8 @@ func (o runOptions) check() error {
 		return usagef("--once-n, --until-n, --epoch-records and --fetch must not be negative, and --epoch must be more than 0")
 	case o.onceN > 0 && o.untilN > 0:
 		return usagef("--once-n ends the run and --until-n keeps it open: give one of them")
-	case o.log == "" && (o.brokers == "" || o.topic == ""):
-		return usagef("say what to read: --brokers and --topic, or --log")
+	case o.kinesis == "" && o.log == "" && (o.brokers == "" || o.topic == ""):
+		return usagef("say what to read: --brokers and --topic, --kinesis, or --log")
 	case o.log != "" && (o.brokers != "" || o.topic != ""):
 		return usagef("give either --log, or --brokers and --topic, not both")
 	case o.partitions < 1:
@@ -97,7 +103,16 @@ func (o runOptions) check() error {
 	if err := o.checkBrokers(); err != nil {
 		return err
 	}
+	if err := o.checkKinesis(); err != nil {
+		return err
+	}
 	if err := o.checkScope(); err != nil {
+		return err
+	}
+	if err := o.checkListen(); err != nil {
+		return err
+	}
+	if err := o.checkLog(); err != nil {
 		return err
 	}
 	return o.checkTTL()
@@ -107,6 +122,7 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	a.useLog(o.logFlags)
 	plan, err := a.loadFlow(flowFile)
 	if err != nil {
 		return err
@@ -126,6 +142,13 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	if err := o.measureTTL(ctx, store); err != nil {
 		return err
 	}
+	if err := a.listenTo(ctx, o.listenFlags, o.runID, o.epoch, plan); err != nil {
+		return err
+	}
+	defer a.watch.close()
+	if o.kinesis != "" {
+		return a.streamed(ctx, plan, o, store, faults)
+	}
 	source, offsets, err := a.source(o)
 	if err != nil {
 		return err
@@ -133,6 +156,12 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	if o.scope == scopePartition {
 		return a.apart(ctx, plan, source, o, store, faults)
 	}
+	return a.whole(ctx, plan, source, offsets, o, store, faults)
+}
+
+// whole runs all partitions of a source in one engine.
+func (a *app) whole(ctx context.Context, plan *flow.Plan, source sources.Source, offsets commitOffsets, o runOptions, store *runStore, faults *failpoints) error {
+	defer a.watch.observing(ctx, source)()
 	if wrapSource != nil {
 		source = wrapSource(source)
 	}
@@ -153,7 +182,9 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 		return err
 	}
 	defer closing()
+	board := a.watch.attach(&cfg, o.runID)
 	result, err := actors.Run(ctx, cfg)
+	a.watch.over(board, result, err)
 	return a.finishRun(ctx, o, plan, t, result, t.blame(ctx, err))
 }
 
@@ -222,6 +253,7 @@ func (a *app) source(o runOptions) (sources.Source, commitOffsets, error) {
 	s, err := kafka.New(kafka.Config{
 		Brokers: addresses(o.brokers), Topic: o.topic, Security: security, Logger: a.log,
 		OnOutage: func(cause error) {
+			a.watch.outage(cause)
 			if cause != nil {
 				a.notice("weir: the broker does not answer, trying again: %s\n", printable(cause.Error()))
 				return
