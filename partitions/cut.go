@@ -48,7 +48,7 @@ func (l *ledger) putCore(body []byte) {
 
 // appendCore writes what is small and changes at every cut:
 //
-//	version 1 │ fingerprint (length, text) │ partition 4 │ finished 1 │ next position 24 │ counts 8 × 8 │ keys uvarint │
+//	version 1 │ fingerprint (length, text) │ partition 4 │ finished 1 (2: by a record) │ next position 24 │ counts 8 × 8 │ keys uvarint │
 //	watermark (length, the first part of its snapshot)
 //
 // and in the blob after it the ledger: sequence 8 │ blobs 8 │ sum of their checksums 8.
@@ -56,7 +56,7 @@ func (m *Machine) appendCore(dst, mark []byte) []byte {
 	dst = append(dst, coreVersion)
 	dst = appendText(dst, m.plan.Fingerprint)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(m.partition))
-	dst = append(dst, flag(m.finished))
+	dst = append(dst, flag(m.finished)+flag(m.inBand))
 	dst, _ = m.next.AppendBinary(dst) // a position has no error
 	for _, n := range m.counts.fields() {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(*n))

@@ -29,7 +29,9 @@ type Machine struct {
 	next     record.Position
 	counts   Counts
 	finished bool
-	failed   error
+	// inBand: a record has ended the partition.
+	inBand bool
+	failed error
 
 	// read is the record on trial; the rest is scratch of one tick.
 	read   *extracted
@@ -120,6 +122,9 @@ func (m *Machine) step(ev Event, eff *Effects) error {
 	if end, ok := ev.(EndOfSource); ok {
 		return m.end(end, eff)
 	}
+	if m.finished && m.inBand {
+		return m.afterEnd(ev, eff)
+	}
 	if m.finished {
 		return m.internal("%T after the end of the source", ev)
 	}
@@ -134,6 +139,8 @@ func (m *Machine) step(ev Event, eff *Effects) error {
 		}
 	case CloseGap:
 		return m.closeGap(ev, eff)
+	case AcceptGap:
+		return m.acceptGap(ev, eff)
 	case BeginHistory:
 		return m.beginHistory(ev, eff)
 	case Backfill:

@@ -110,7 +110,7 @@ func (r *restore) core(b StateBlob) error {
 	}
 	r.hasCore = true
 	finished := in.byte()
-	m.finished = finished == 1
+	m.finished, m.inBand = finished > 0, finished == 2
 	if m.next, _, err = record.DecodePosition(in.bytes(24)); err != nil {
 		return damaged(b.Name, "has no position")
 	}
@@ -120,7 +120,7 @@ func (r *restore) core(b StateBlob) error {
 	r.keys = in.uvarint()
 	r.mark = slices.Clone(in.text())
 	m.ledger.seq, m.ledger.count, m.ledger.sum = in.uint64(), in.uint64(), in.uint64()
-	if !in.whole() || finished > 1 {
+	if !in.whole() || finished > 2 {
 		return damaged(b.Name, "is cut short or too long")
 	}
 	return nil

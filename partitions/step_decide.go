@@ -11,8 +11,12 @@ func (m *Machine) end(ev EndOfSource, eff *Effects) error {
 	if m.finished {
 		return nil
 	}
-	through := max(ev.Through, m.wm.MaxEventTime())
-	m.decide(eff, m.next, DecisionEndOfSource, fmt.Sprintf("event time ends at %s", through))
+	return m.endAt(m.next, ev.Through, "", eff)
+}
+
+func (m *Machine) endAt(at record.Position, through record.EventTime, why string, eff *Effects) error {
+	through = max(through, m.wm.MaxEventTime())
+	m.decide(eff, at, DecisionEndOfSource, fmt.Sprintf("%sevent time ends at %s", why, through))
 	if m.grid != nil && through != record.NoTime {
 		if err := m.tick(m.grid.end(through), record.MaxTime, eff); err != nil {
 			return m.limited(err)

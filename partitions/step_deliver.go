@@ -59,6 +59,13 @@ func (m *Machine) deliver(b *record.Batch, eff *Effects) error {
 // record tries one record: unreadable, filtered, duplicate, future, late, accepted. The first that holds is its verdict.
 func (m *Machine) record(r *record.Record, eff *Effects) error {
 	m.counts.Records++
+	if m.finished {
+		m.omit(r, eff, ReasonAfterEnd, "a record before it has ended the partition")
+		return nil
+	}
+	if what, is := control(r); is {
+		return m.obey(r, what, eff)
+	}
 	x := m.read
 	if x.reason != "" {
 		m.omit(r, eff, x.reason, x.detail)

@@ -155,6 +155,15 @@ func (p *Partition) CloseGap(key string, seq int64) bool {
 	return true
 }
 
+// Missing says whether a number of a key is in an open range: whether CloseGap would close one.
+func (p *Partition) Missing(key string, seq int64) bool {
+	k, ok := p.gaps.index[key]
+	if ok {
+		_, ok = p.gaps.find(k, seq)
+	}
+	return ok
+}
+
 // OpenGaps is the number of open ranges.
 func (p *Partition) OpenGaps() int { return p.gaps.open() }
 
