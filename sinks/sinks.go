@@ -1,4 +1,5 @@
-// Package sinks is the port through which weir writes records to a log.
+// Package sinks holds the ports through which weir writes: a Producer appends records to a log; a Sink makes the rows of a run visible, under
+// the promises that it declares.
 package sinks
 
 import (

@@ -1,0 +1,136 @@
+package sinks
+
+import (
+	"context"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/flow/operators"
+	"github.com/weirstream/weir/partitions"
+)
+
+// Sink is a place outside where the rows of a run become visible.
+//
+// The rows of a partition are one sequence, whatever the epochs, fetches and restarts: row 0, row 1 and so on, numbered by
+// partitions.Counts.Outputs, always with the same bits. So what stands in a target is one number for each partition, the row up to which it is
+// complete, and a sink that is given rows again leaves out those below it. Nothing else has to be agreed upon between two owners of a run.
+//
+// A Sink is the description of a target; it may be used by several goroutines, and opened any number of times.
+type Sink interface {
+	// Features are what this sink promises. They do not change.
+	Features() Features
+	// Open checks that the target can take the rows, takes it over for an owner, ends what a former owner left open, and reads back what stands.
+	// Errors carry a code: SINK_INVALID or another of configuration when the target does not fit, SINK_DENIED, STALE_FENCE when the target has
+	// seen a higher token, SINK_UNAVAILABLE or another to be retried when it cannot be reached.
+	Open(ctx context.Context, target Target) (Writer, error)
+}
+
+// Writer publishes the rows of one run for one owner. It is used by one goroutine.
+type Writer interface {
+	// Published gives for each partition the number of rows that were visible, as Open found it and Publish went on. A partition that is absent is one
+	// of which the target cannot tell. The map belongs to the caller.
+	Published() map[int32]int64
+	// Publish makes rows visible and returns when they are, and are durable as far as the target goes. Rows below Published are left out.
+	// Rows and their memory belong to the caller again when it returns. Errors carry a code, whose verdict says what to do:
+	//
+	//   - Fatal: refused, and would be again; STALE_FENCE when another owner has come.
+	//   - Retry: down, or the answer was lost. It is unknown what stands.
+	//
+	// After any error the writer is good for nothing but Close: who wants to go on opens another, which reads back what stands. A context that ended
+	// comes back as its own error, and leaves as much unknown.
+	Publish(ctx context.Context, batches []Rows) error
+	// Close gives connections back. It publishes nothing.
+	Close() error
+}
+
+// Features are what a sink promises about rows that are published again: after a kill, a lost answer, or by an owner that was taken over.
+// The suite sinktest checks each one that is declared.
+type Features struct {
+	// AtomicWithJournal: rows become visible in the transaction of the journal.
+	AtomicWithJournal bool
+	// Once: a reader of the target sees no row twice.
+	Once bool
+	// ReadBack: Published knows every partition that was opened.
+	ReadBack bool
+	// FencedByTarget: once an owner with a higher token has opened the target, one with a lower token changes nothing and gets STALE_FENCE.
+	// Without it and with Once, what a stale owner still writes is a row that the present owner then leaves out.
+	FencedByTarget bool
+	// IdempotentByKey: each row carries its run, partition and number, so that a reader can tell copies.
+	IdempotentByKey bool
+	// AppendOnly: what is visible never changes, and the rows of a partition are found in the order of their numbers (copies aside).
+	AppendOnly bool
+}
+
+// Target says for whom a sink is opened.
+type Target struct {
+	// RunID names the run: 1 to 200 bytes of UTF-8 without control characters.
+	RunID string
+	// Outputs are the names of the columns, in the order of the values of a row.
+	Outputs []string
+	// Partitions that will be published.
+	Partitions []int32
+	// Token is the fence token of the owner, 0 where there are no leases.
+	Token uint64
+}
+
+// OutputsOf are the names of a plan's outputs, for a Target.
+func OutputsOf(p *flow.Plan) []string {
+	names := make([]string, len(p.Outputs))
+	for i, o := range p.Outputs {
+		names[i] = o.Name
+	}
+	return names
+}
+
+// Rows are rows of one partition that follow each other. From is the number of the first.
+type Rows struct {
+	Partition int32
+	From      int64
+	partitions.Rows
+}
+
+// End is the number after the last row.
+func (r Rows) End() int64 { return r.From + int64(r.Count) }
+
+// After leaves out the rows below published, of which there may be none or all. width is the number of outputs. Rows that begin beyond published
+// would leave a hole, which is INTERNAL, and so are damaged ones.
+func (r Rows) After(published int64, width int) (Rows, error) {
+	switch {
+	case r.From > published:
+		return r, codes.New(codes.Internal, "rows of partition %d from %d on would be published after row %d: those between are missing", r.Partition, r.From, published)
+	case r.End() <= published:
+		return Rows{Partition: r.Partition, From: r.End()}, nil
+	}
+	var row partitions.Row
+	for r.From < published {
+		rest, err := partitions.DecodeRow(r.Data, width, &row)
+		if err != nil {
+			return r, r.damaged(err)
+		}
+		r.Data, r.From, r.Count = rest, r.From+1, r.Count-1
+	}
+	return r, nil
+}
+
+// Each calls fn with the number of each row and the row, which is valid during the call. Values is memory that is used again, or nil.
+func (r Rows) Each(width int, values []operators.Value, fn func(number int64, row *partitions.Row) error) error {
+	row := partitions.Row{Values: values}
+	data, number := r.Data, r.From
+	for ; number < r.End(); number++ {
+		var err error
+		if data, err = partitions.DecodeRow(data, width, &row); err != nil {
+			return r.damaged(err)
+		}
+		if err := fn(number, &row); err != nil {
+			return err
+		}
+	}
+	if len(data) != 0 {
+		return r.damaged(partitions.ErrRows)
+	}
+	return nil
+}
+
+func (r Rows) damaged(err error) error {
+	return codes.New(codes.Internal, "rows %d to %d of partition %d cannot be published: %w", r.From, r.End(), r.Partition, err)
+}
