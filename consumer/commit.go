@@ -103,9 +103,22 @@ func (w *worker) write(ctx context.Context, c control.Commit) error {
 		w.epoch.Store(c.Epoch)
 		w.cfg.hook("committed")
 		if !w.dead() {
+			w.written(c)
 			w.courtesy(ctx, c)
 		}
 		return nil
+	}
+}
+
+// written says that the partitions of an epoch stand where it says.
+func (w *worker) written(c control.Commit) {
+	w.mu.Lock()
+	defer w.unlock()
+	for _, pc := range c.Partitions {
+		p := w.parts[pc.Cut.Partition]
+		if p.unwritten = p.dirty; !p.unwritten && p.alone > 0 {
+			w.pump(p)
+		}
 	}
 }
 

@@ -80,7 +80,8 @@ type Config struct {
 	Backoff Backoff
 	// MaxClaims guards against a record that kills the process: once that many terms of the lease in a row have begun with the same record as the
 	// oldest undone one of its partition, it is given up unhandled, as with attempts exhausted. Each term is then counted in the journal when it
-	// begins. With more than one delivery at a time an innocent one may be blamed. 0 is off.
+	// begins; one that begins where the one before began hands the first Capacity records over one by one, each committed before the next, so that no
+	// innocent record is blamed. From 2 on; 0 is off.
 	MaxClaims int
 	// OnPanic says what becomes of a delivery whose handler panicked. Defaults to Retry.
 	OnPanic func(v any, d Delivery) Outcome
@@ -187,6 +188,7 @@ func (c *Config) Validate() error {
 	check(c.Concurrency < 0, "Concurrency is %d. It must be 0 (the default) or more.", c.Concurrency)
 	check(c.Order == InPartition && c.Concurrency > 1, "Concurrency is %d with InPartition, which handles one record of a partition at a time. Choose ByKey, or leave Concurrency out.", c.Concurrency)
 	check(c.MaxAttempts < 0 || c.MaxClaims < 0, "MaxAttempts is %d and MaxClaims %d. They must be 0 (off) or more.", c.MaxAttempts, c.MaxClaims)
+	check(c.MaxClaims == 1, "MaxClaims is 1, by which a record would be given up that was never handled alone. It must be 0 (off) or 2 and more.")
 	check(c.MaxAttempts > 1 && c.Retry == nil, "MaxAttempts is %d and there is no Retry to write the copies to.", c.MaxAttempts)
 	check(c.DeadLetter != nil && c.Quarantine, "Dead letters cannot go to DeadLetter and to the Quarantine. Choose one.")
 	check(c.Backoff.Min < 0 || c.Backoff.Max < 0 || c.Backoff.Max > 0 && c.Backoff.Max < c.Backoff.Min, "The back-off is from %v to %v. Both must be 0 or more, in this order.", c.Backoff.Min, c.Backoff.Max)

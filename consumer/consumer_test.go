@@ -237,7 +237,9 @@ func TestDeadLetterTargetMissing(t *testing.T) {
 		w := newWorld(t, 1, false)
 		w.put(0, 0, 3)
 		var there atomic.Bool
-		cfg := w.config(func(_ context.Context, d Delivery) Outcome { return Of(map[bool]error{true: errDown}[string(d.Value) == "0:1"]) })
+		cfg := w.config(func(_ context.Context, d Delivery) Outcome {
+			return Of(map[bool]error{true: errDown}[string(d.Value) == "0:1"])
+		})
 		cfg.MaxAttempts = 1
 		cfg.DeadLetter = CopierFunc(func(ctx context.Context, r record.Record) error {
 			if !there.Load() {

@@ -46,6 +46,9 @@ func (w *worker) pump(p *part) {
 // admit makes deliveries of one record of the log; false when there is no room.
 func (w *worker) admit(p *part, e entry) bool {
 	wasDrained := p.settler.Drained()
+	if p.alone > 0 && (!wasDrained || p.unwritten) {
+		return false
+	}
 	t, err := p.settler.DeliverParts(e.at, len(e.recs))
 	switch {
 	case errors.Is(err, partitions.ErrSettlementFull):
@@ -73,6 +76,7 @@ func (w *worker) admit(p *part, e entry) bool {
 		p.enqueue(it, w.cfg.Order)
 	}
 	p.begun = true
+	p.alone = max(p.alone-1, 0)
 	return true
 }
 
@@ -137,8 +141,12 @@ func (w *worker) handle(it *item) {
 	if o.IsZero() && w.cfg.Explicit {
 		return
 	}
-	// What is wrong is told to the log and to OnHeld; there is nobody else to tell.
-	_ = w.settle(it, o)
+	// What is wrong was told to the log and to OnHeld; there is nobody else to tell.
+	if w.settle(it, o) != nil {
+		w.mu.Lock()
+		defer w.unlock()
+		it.p.free(&it.from)
+	}
 }
 
 // giveUp settles a record that was claimed too often as one whose attempts are exhausted.
@@ -169,12 +177,10 @@ func (w *worker) follow(it *item, o Outcome, s partitions.Step) error {
 	p := it.p
 	switch {
 	case s.Err != nil:
-		if !w.cfg.Explicit {
-			p.free(&it.from)
-		}
 		w.log.Warn("a record stays undone and holds its partition", "run", w.runID, "partition", p.n, "position", it.rec.Position.String(), "attempt", it.attempt, "cause", s.Err.Error())
 		w.tell(Held{RunID: w.runID, Partition: p.n, Position: it.rec.Position, Cause: s.Err})
 		w.closed(it)
+		w.trust(p)
 		return s.Err
 	case s.Action == partitions.ActDone:
 		w.done(it, s)
@@ -183,6 +189,7 @@ func (w *worker) follow(it *item, o Outcome, s partitions.Step) error {
 		p.free(&it.from)
 		r.Headers = partitions.WithAttempt(r.Headers, s.Attempt)
 		w.later(it, r, s.Delay)
+		w.trust(p)
 	case s.Action == partitions.ActBury:
 		w.bury(it, o)
 	case s.Settled == partitions.SettledTwice:
@@ -233,13 +240,21 @@ func (w *worker) moved(p *part, s partitions.Settled) {
 	if s != partitions.SettledMoved {
 		return
 	}
-	p.dirty = true
+	p.dirty, p.unwritten = true, true
 	if at, has := p.settler.Oldest(); has {
 		p.held(at)
 	}
 	select {
 	case w.dirty <- struct{}{}:
 	default:
+	}
+}
+
+// trust ends the probation of a partition.
+func (w *worker) trust(p *part) {
+	if p.alone > 0 {
+		p.alone = 0
+		w.pump(p)
 	}
 }
 

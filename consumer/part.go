@@ -39,6 +39,10 @@ type part struct {
 	// claims is how many terms in a row have begun at the position of this one; begun says that its first record was handed over.
 	claims int
 	begun  bool
+	// alone is how many records are still handed over one by one, each committed before the next: a term that begins where an earlier one began
+	// has to find out which record ends it. unwritten says that the position has moved since the last commit.
+	alone     int
+	unwritten bool
 	// open deliveries were handed over and are the handler's to settle (Config.Explicit).
 	open int
 

@@ -209,7 +209,7 @@ func (w *worker) claim(ctx context.Context, p *part) ([]partitions.StateBlob, er
 		}
 		at, claims, err := readClaim(b.Data)
 		if err == nil && at == p.from {
-			p.claims = claims + 1
+			p.claims, p.alone = claims+1, w.cfg.Capacity
 		}
 		return err
 	})
