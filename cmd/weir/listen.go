@@ -57,6 +57,8 @@ type watching struct {
 	plan  *flow.Plan
 	set   *board.Set
 	tap   *server.Tap
+	// first stands for the run until it begins.
+	first *board.Board
 	end   context.CancelFunc
 	ended chan error
 }
@@ -67,6 +69,8 @@ func (a *app) listenTo(ctx context.Context, o listenFlags, runID string, epoch t
 		return nil
 	}
 	w := &watching{app: a, o: o, every: epoch, plan: plan, set: board.NewSet(runID, nil), ended: make(chan error, 1)}
+	w.first = board.New(board.Config{Run: runID, Flow: plan.Name})
+	w.set.Add(w.first)
 	if o.tap {
 		w.tap = &server.Tap{}
 	}
@@ -133,6 +137,13 @@ func (w *watching) attach(cfg *actors.Config, runID string) *board.Board {
 	b.Attach(cfg, committed)
 	w.set.Add(b)
 	return b
+}
+
+// apart says that the run has no board of its own: its partitions have, those that this process is given.
+func (w *watching) apart() {
+	if w != nil {
+		w.set.Remove(w.first)
+	}
 }
 
 // over takes how a run has ended.

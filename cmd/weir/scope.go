@@ -79,6 +79,7 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 	if err != nil {
 		return err
 	}
+	a.watch.apart()
 	defer a.watch.observing(ctx, source)()
 	if wrapSource != nil {
 		source = wrapSource(source)
