@@ -101,5 +101,21 @@ func (o *brokerFlags) security() (kafkaclient.Security, error) {
 	return s, nil
 }
 
+// args are the flags again, but for --brokers, for a process of the same working folder and environment. A password stays a reference.
+func (o *brokerFlags) args() (args []string) {
+	if o.tls {
+		args = append(args, "--tls")
+	}
+	for _, f := range []struct{ name, value string }{
+		{"--tls-ca", o.ca}, {"--tls-cert", o.cert}, {"--tls-key", o.key}, {"--tls-server-name", o.serverName},
+		{"--sasl", o.sasl}, {"--sasl-user", o.user}, {"--sasl-password", o.password},
+	} {
+		if f.value != "" {
+			args = append(args, f.name, f.value)
+		}
+	}
+	return args
+}
+
 // pemLimit is more than the authorities of a system take.
 const pemLimit = 4 << 20

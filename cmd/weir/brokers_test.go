@@ -211,7 +211,7 @@ func TestConnectionFlagsWithoutBrokers(t *testing.T) {
 // Whatever takes --brokers takes the rest.
 func TestConnectionFlagsAreEverywhere(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"run", "replay publish", "handoff mark", "handoff export", "handoff verify", "batch run"} {
+	for _, name := range []string{"run", "replay publish", "handoff mark", "handoff export", "handoff verify", "batch run", "drill"} {
 		help := must(t, t.TempDir(), append(strings.Fields(name), "--help")...)
 		for _, flag := range []string{"brokers", "tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "sasl", "sasl-user", "sasl-password"} {
 			if !strings.Contains(help, "--"+flag+" ") {
@@ -245,4 +245,28 @@ func TestKafkaDocument(t *testing.T) {
 	if ran != 6 {
 		t.Errorf("%d commands were found", ran)
 	}
+}
+
+// The drill on PostgreSQL and Apache Kafka, over TLS with a login: every check holds and every fault happens.
+func TestDrillOverApache(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Shared(t)
+	ca := write(t, t.TempDir(), "ca.pem", string(broker.CA))
+	args := []string{"--grace", "10s", "--parallel", "4", "--brokers", broker.SASLAddr(), "--tls", "--tls-ca", ca,
+		"--sasl", "SCRAM-SHA-512", "--sasl-user", kafkatest.User, "--sasl-password", "env:WEIR_TEST_PASSWORD"}
+	least := 36.0
+	if testing.Short() {
+		args, least = append(args, "--only", "owners,effect"), 10
+	}
+	code, report := runDrill(t, chaosStores["postgres"](t), []string{"WEIR_TEST_PASSWORD=" + kafkatest.ScramPassword}, args...)
+	if code != 0 || len(failed(report)) > 0 {
+		t.Errorf("exit %d, failed:\n%s", code, strings.Join(failed(report), "\n"))
+	}
+	if planned, fired := report["faults_planned"].(float64), report["faults_fired"].(float64); planned < 1 || fired != planned {
+		t.Errorf("%v of %v faults happened", fired, planned)
+	}
+	if n := report["passed"].(float64); n < least {
+		t.Errorf("%v checks", n)
+	}
+	t.Logf("%v checks, %v faults, %v ms, %v", report["passed"], report["faults_fired"], report["took_ms"], report["figures"])
 }

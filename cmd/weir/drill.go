@@ -17,6 +17,7 @@ import (
 // drillOptions are the flags of weir drill.
 type drillOptions struct {
 	drills.Config
+	connection    brokerFlags
 	report, scope string
 	keep          bool
 }
@@ -43,7 +44,7 @@ func (a *app) drillCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Store, "store", "", "store: sqlite:PATH, postgres://…, env:NAME or file:PATH (default: temporary SQLite files)")
-	f.StringVar(&o.Brokers, "brokers", "", "broker addresses, HOST:PORT, separated by commas (default: an embedded broker in its own process)")
+	o.connection.addBrokers(cmd, "broker addresses, HOST:PORT, separated by commas (default: an embedded broker in its own process)")
 	f.StringVar(&o.TopicPrefix, "topic-prefix", "weir-drill", "start of the names of the topics that are made")
 	f.DurationVar(&o.TTL, "ttl", 6*time.Second, "lease of the parts with an owner and a next one; the many-failpoints parts take 2 s, or this if it is shorter")
 	f.DurationVar(&o.Grace, "grace", time.Second, "added to every bound on time, for a machine that does much else")
@@ -69,14 +70,12 @@ func (o *drillOptions) check() error {
 		return usagef("--scope must be run or partition, not %q", o.scope)
 	case o.scope == scopePartition && (o.Records == 0 || o.Moves < 1):
 		return usagef("--scope partition is a long drill: give --records, and --moves of at least 1")
-	case o.Brokers != "" && addresses(o.Brokers) == nil:
-		return usagef("--brokers %q has an empty address: write HOST:PORT, separated by commas", o.Brokers)
 	case o.Grace <= 0:
 		return usagef("--grace must be more than 0, not %s", o.Grace)
 	case o.TTL < 2*minTTL || o.TTL > time.Hour:
 		return codes.New(codes.ConfigInvalid, "--ttl %s is not between %s and 1h", o.TTL, 2*minTTL)
 	}
-	return nil
+	return o.connection.checkBrokers()
 }
 
 func (a *app) drill(ctx context.Context, o drillOptions) error {
@@ -89,6 +88,10 @@ func (a *app) drill(ctx context.Context, o drillOptions) error {
 		return err
 	}
 	if o.Store, err = dereference(o.Store); err != nil {
+		return err
+	}
+	o.Brokers, o.BrokerFlags = o.connection.brokers, o.connection.args()
+	if o.Security, err = o.connection.security(); err != nil {
 		return err
 	}
 	if o.Dir, err = os.MkdirTemp("", "weir-drill-"); err != nil {

@@ -355,8 +355,9 @@ func (p *process) since(t time.Time, word string) bool {
 
 // sameAsAlone compares what is published with a run of one owner that was left alone.
 func (f *flock) sameAsAlone(ctx context.Context) error {
-	alone, err := f.fleet.start(f.name+"-alone", []string{storeEnv + "=" + f.storeText}, "run", f.flowFile(), "--brokers", f.brokers, "--topic", f.topic,
-		"--run-id", f.run+"-alone", "--store", "env:"+storeEnv, "--until-n", fmt.Sprint(f.report.Records), "--ttl", f.ttl.String(), "--json")
+	args := append([]string{"run", f.flowFile(), "--topic", f.topic, "--run-id", f.run + "-alone", "--store", "env:" + storeEnv,
+		"--until-n", fmt.Sprint(f.report.Records), "--ttl", f.ttl.String(), "--json"}, f.brokerArgs()...)
+	alone, err := f.fleet.start(f.name+"-alone", []string{storeEnv + "=" + f.storeText}, args...)
 	if err != nil {
 		return err
 	}

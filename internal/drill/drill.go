@@ -16,6 +16,7 @@ import (
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/internal/fixture"
+	"github.com/weirstream/weir/internal/kafkaclient"
 )
 
 // Config says what to drill against.
@@ -29,6 +30,9 @@ type Config struct {
 	Store string
 	// Brokers are addresses, separated by commas; "" starts an embedded broker in a process of its own.
 	Brokers string
+	// Security is how to connect to them, and BrokerFlags the flags that say the same to a daemon.
+	Security    kafkaclient.Security
+	BrokerFlags []string
 	// TopicPrefix begins the names of the topics that are made. They are left behind on a broker that was given.
 	TopicPrefix string
 	// TTL of the leases of the owners and kill parts. Defaults to 6 s. ShortTTL is that of all others; defaults to 2 s.

@@ -197,8 +197,8 @@ func (p *part) weir(name string, o options) (*process, error) {
 	if o.run != "" {
 		run = o.run
 	}
-	args := []string{"run", p.flowFile(), "--brokers", p.brokers, "--topic", p.topic, "--group", run, "--run-id", run, "--store", "env:" + storeEnv,
-		"--ttl", p.ttl.String(), "--json", "--verbose"}
+	args := append([]string{"run", p.flowFile(), "--topic", p.topic, "--group", run, "--run-id", run, "--store", "env:" + storeEnv,
+		"--ttl", p.ttl.String(), "--json", "--verbose"}, p.brokerArgs()...)
 	if !o.daemon {
 		args = append(args, "--once-n", fmt.Sprint(p.report.Records), "--emit", p.emitFile(name))
 	}

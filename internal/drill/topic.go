@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/internal/fixture"
+	"github.com/weirstream/weir/internal/kafkaclient"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/replay"
 	"github.com/weirstream/weir/sinks"
@@ -55,9 +56,9 @@ func (d *drill) startBroker(ctx context.Context) (string, error) {
 
 // answers makes sure that a broker is there before anything is judged.
 func (d *drill) answers(ctx context.Context) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(d.brokers, ",")...), kgo.DisableClientMetrics())
+	client, err := d.connect()
 	if err != nil {
-		return codes.New(codes.BrokerUnreachable, "the brokers %s: %w", d.brokers, err)
+		return err
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -66,6 +67,20 @@ func (d *drill) answers(ctx context.Context) error {
 		return codes.New(codes.BrokerUnreachable, "no broker answered at %s: %w", d.brokers, err)
 	}
 	return nil
+}
+
+// connect makes a client of the drill's own.
+func (d *drill) connect() (*kgo.Client, error) {
+	s, err := kafkaclient.Config{Brokers: strings.Split(d.brokers, ","), Topic: d.TopicPrefix, Security: d.Security, StartTimeout: 10 * time.Second}.Open()
+	if err != nil {
+		return nil, err
+	}
+	return s.Client, nil
+}
+
+// brokerArgs say to a daemon where the brokers are.
+func (d *drill) brokerArgs() []string {
+	return append([]string{"--brokers", d.brokers}, d.BrokerFlags...)
 }
 
 // topics makes the topics of the parts.
@@ -116,7 +131,7 @@ type topic struct {
 func (d *drill) newTopic(ctx context.Context, name string, partitions int32) (*topic, error) {
 	t := &topic{d: d, name: fmt.Sprintf("%s-%s-%s", d.TopicPrefix, d.id, name)}
 	var err error
-	t.producer, err = sinkkafka.New(sinkkafka.Config{Brokers: strings.Split(d.brokers, ","), Topic: t.name, Logger: d.Logger})
+	t.producer, err = sinkkafka.New(sinkkafka.Config{Brokers: strings.Split(d.brokers, ","), Topic: t.name, Security: d.Security, Logger: d.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirstream/weir/checkpoint"
 	"github.com/weirstream/weir/codes"
@@ -73,9 +71,9 @@ type prefix struct {
 
 func newWatcher(ctx context.Context, d *drill, store control.ControlStore, every time.Duration) (*watcher, error) {
 	w := &watcher{store: store, width: len(d.plan.Outputs), every: every, runs: map[string]*seen{}, wrong: map[string][]string{}}
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(d.brokers, ",")...), kgo.DisableClientMetrics())
+	client, err := d.connect()
 	if err != nil {
-		return nil, codes.New(codes.BrokerUnreachable, "the drill's reader: %w", err)
+		return nil, err
 	}
 	w.kafka = kadm.NewClient(client)
 	ctx, w.stop = context.WithCancel(ctx)
