@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/internal/secretfile"
 )
 
 // minToken is the shortest token, in bytes: 22 characters of base64 or 32 of hex hold 128 bits.
@@ -33,8 +34,8 @@ func ReadTokens(path string) (*Tokens, error) {
 	if err != nil {
 		return nil, codes.New(codes.FileMissing, "the token file: %w", err)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, codes.New(codes.ConfigInvalid, "the token file %s can be read by others (mode %04o); chmod 600 it", path, mode)
+	if secretfile.Open(info) {
+		return nil, codes.New(codes.ConfigInvalid, "the token file %s can be read by others (mode %04o); chmod 600 it", path, info.Mode().Perm())
 	}
 	t := &Tokens{}
 	seen := map[string]bool{}

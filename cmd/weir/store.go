@@ -9,6 +9,7 @@ import (
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/control/postgres"
 	"github.com/weirstream/weir/control/sqlite"
+	"github.com/weirstream/weir/internal/secretfile"
 )
 
 // openStore opens the control plane that a store string names. The string may be a reference (env:NAME, file:PATH), so that a password need not
@@ -48,8 +49,8 @@ func dereference(ref string) (string, error) {
 	if err != nil {
 		return "", codes.New(codes.FileMissing, "the secret: %w", err)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return "", codes.New(codes.ConfigInvalid, "the secret %s can be read by others (mode %04o); chmod 600 it", path, mode)
+	if secretfile.Open(info) {
+		return "", codes.New(codes.ConfigInvalid, "the secret %s can be read by others (mode %04o); chmod 600 it", path, info.Mode().Perm())
 	}
 	text, err := readFile("the secret", path, secretLimit)
 	return strings.TrimSpace(string(text)), err

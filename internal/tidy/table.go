@@ -179,7 +179,7 @@ var Table = []Row{
 		Why: "Keeps a status up to date from what the engine tells."},
 
 	// Surfaces.
-	{Package: "server", Imports: with("sources", "sinks", "control", "checkpoint", "metrics", "status", "actors", "batch"), TestVendors: []string{jsonschema},
+	{Package: "server", Imports: with("internal/secretfile", "sources", "sinks", "control", "checkpoint", "metrics", "status", "actors", "batch"), TestVendors: []string{jsonschema},
 		Why: "Shows what the drivers report."},
 	{Package: "weirtest", Imports: []string{"*"},
 		Why: "The kit of flow authors runs the real engine."},
@@ -213,6 +213,10 @@ var Table = []Row{
 		Why: "An Apache Kafka broker for tests: it starts a process and knows nothing of what is in it."},
 	{Package: "internal/kinesistest", TestVendors: aws,
 		Why: "A Kinesis emulator for tests: it starts a process and knows nothing of what is in it."},
+	{Package: "internal/secretfile",
+		Why: "Whether a file is kept as a secret: the server and the command line ask."},
+	{Package: "internal/deploytest",
+		Why: "Checks what stands in deploy against the binary and the table of metrics."},
 	{Package: "internal/testreport",
 		Why: "Runs the tests and counts what was skipped."},
 	{Package: "internal/tidy",
