@@ -27,6 +27,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		a.statusCommand(),
 		a.whyCommand(),
 		a.tapCommand(),
+		a.probeCommand(),
 		a.batchCommand(),
 		a.replayCommand(),
 		a.parityCommand(),
