@@ -136,6 +136,30 @@ func TestAMove(t *testing.T) {
 	})
 }
 
+// TestAHastyHandlerIsNoticed: a negative control. A handler that does not wait until a partition has drained is found out by what reaches its
+// actor then; and all the same nothing is published twice.
+func TestAHastyHandlerIsNoticed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		a, b := w.join("a"), w.join("b")
+		w.give(a, 0)
+		w.append(rand.New(rand.NewPCG(7, 1)), 50)
+		synctest.Wait()
+		go a.h.Revoked(context.Background(), []int32{0})
+		w.bar(a, 0, true)
+		w.give(b, 0)
+		w.settle(time.Minute)
+		if len(w.afterwards()) == 0 {
+			t.Error("it was not noticed")
+		}
+		w.after = nil
+		a.leave()
+		b.leave()
+		w.check()
+	})
+}
+
 // TestLost: one that loses a partition stops it without a cut, and gives its lease back, for which the next owner waits.
 func TestLost(t *testing.T) {
 	t.Parallel()

@@ -104,6 +104,8 @@ type world struct {
 	// fences are the tokens under which each epoch of a run was committed, in order.
 	fences map[string][]control.FenceToken
 	seen   int
+	// after is what reached an actor although its partition had been given up.
+	after []string
 }
 
 func newWorld(t *testing.T, parts int32) *world {
@@ -201,7 +203,7 @@ func (w *world) engine(name string) func(p int32) (actors.Config, error) {
 				defer w.mu.Unlock()
 				w.seen++
 				if w.barred[fmt.Sprint(name, p)] {
-					w.t.Errorf("%s: a message reaches partition %d, which it has given up", name, p)
+					w.after = append(w.after, fmt.Sprintf("%s: a message reaches partition %d, which it has given up", name, p))
 				}
 				return nil
 			}},
@@ -257,6 +259,12 @@ func (j *watchedUnder) Commit(ctx context.Context, c control.Commit) error {
 	return err
 }
 
+func (w *world) afterwards() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.after)
+}
+
 // tokens are those under which the epochs of a run were committed so far.
 func (w *world) tokens(id string) []control.FenceToken {
 	w.mu.Lock()
@@ -296,6 +304,9 @@ func (w *world) next(p int32) (next record.Position) {
 // check compares what is published with the machines in a plain loop, and looks at the fences.
 func (w *world) check() {
 	w.t.Helper()
+	for _, wrong := range w.afterwards() {
+		w.t.Error(wrong)
+	}
 	for p := range w.parts {
 		var got []byte
 		id := RunID("run", p)
