@@ -251,7 +251,9 @@ func TestARunWhoseRecordsWereRemoved(t *testing.T) {
 	again := e.start(nil)
 	produce(t, b.write, topic, 1, ticks(1, 0, 5)...)
 	again.until("a blocked partition", func(p actors.Progress) bool { return len(p.Blocked) == 1 && p.Counts.Records == 8 })
+	again.mu.Lock()
 	block := again.progress.Blocked[0]
+	again.mu.Unlock()
 	wantCode(t, block.Cause, codes.OffsetLost, topic, "partition 0", "need offset 3", "have 7 to 10")
 	if block.Partition != 0 || block.Next != record.Offset(3) || block.Block == nil || block.Block.Have != record.Offset(7) || !block.Block.Known {
 		t.Errorf("blocked: %+v, %+v", block, block.Block)
@@ -272,6 +274,34 @@ func TestARunWhoseRecordsWereRemoved(t *testing.T) {
 	if next := again.result.Positions(); next[0] != record.Offset(3) || next[1] != record.Offset(30) {
 		t.Errorf("the run stands at %v", next)
 	}
+}
+
+// A batch that cannot be taken blocks its partition, with where the log goes on; what stands before it is processed, and the other partition goes on.
+func TestARunThatMeetsPoison(t *testing.T) {
+	t.Parallel()
+	b := apache(t)
+	topic := b.topic(t, 2, nil)
+	produce(t, b.write, topic, 0, ticks(0, 0, 3)...)
+	const n = 600
+	b.produceRaw(t, topic, 0, equalBytes(t, "zstd", n, 500_000))
+	produce(t, b.write, topic, 0, ticks(0, 3, 5)...)
+	e := newEngine(t, b.config(topic))
+	r := e.start(nil)
+	for sent := 0; sent < 20; sent += 5 {
+		produce(t, b.write, topic, 1, ticks(1, sent, sent+5)...)
+		r.records(int64(3 + sent + 5))
+	}
+	r.until("a blocked partition", func(p actors.Progress) bool { return len(p.Blocked) == 1 })
+	r.mu.Lock()
+	blocked := r.progress.Blocked[0]
+	r.mu.Unlock()
+	wantCode(t, blocked.Cause, codes.PoisonBatch, topic, "partition 0", "offset 3:")
+	if blocked.Next != record.Offset(3) || blocked.Block == nil || blocked.Block.Have != record.Offset(3+n) {
+		t.Errorf("blocked: %+v, %+v", blocked, blocked.Block)
+	}
+	r.cancel()
+	<-r.ended
+	wantCode(t, r.err, codes.PoisonBatch)
 }
 
 // A topic that is deleted and created again is noticed by a run, and at the next start of one; nothing of it is read.
