@@ -1,0 +1,19 @@
+// Package file publishes rows as files in a folder: JSON Lines, CSV or Parquet.
+//
+//	FOLDER/RUN/p00003-r0000000000001200.jsonl
+//
+// holds rows of partition 3 from row 1200 on, up to where the next file of that partition begins. RUN is the run's id, with what a
+// file name should not have as %XX. There is one file for each partition and publication.
+//
+// # What it promises
+//
+//   - A file appears whole or not at all, and never changes: it is written and synced under a temporary name, and then linked to its own.
+//   - No row is there twice. A name says where a file begins, and a link is made only if nobody has that name: who publishes from row 1200 on is the one
+//     who continues what stands, or is told that another has. So an owner that was taken over can do no harm, whenever he wakes: he
+//     publishes what nobody has yet, which his heir then leaves out, or nothing. No token is needed, and none is kept.
+//   - What stands is read back from the last file of each partition, which therefore has to stay as long as the run lives. Others may be taken away.
+//
+// The folder has to be on a file system that has hard links, as every local one of Unix and NTFS.
+//
+// Temporary names begin with a dot. Those that a killed process left are removed when the run's folder is opened the next time.
+package file

@@ -1,0 +1,4 @@
+package file
+
+// FolderName for tests.
+var FolderName = folderName
