@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,9 +140,10 @@ func TestAPartitionFails(t *testing.T) {
 		w.put(0, 0, 5)
 		w.put(1, 0, 5)
 		a := newHand()
-		refuse := true
+		var refuse atomic.Bool
+		refuse.Store(true)
 		cfg := w.config(func(_ context.Context, d Delivery) Outcome {
-			if d.Partition == 1 && refuse {
+			if d.Partition == 1 && refuse.Load() {
 				return Retry("not yet")
 			}
 			return Ack()
@@ -151,7 +153,7 @@ func TestAPartitionFails(t *testing.T) {
 		a.assign(0, 1)
 		after(time.Minute)
 		w.want("committed", w.committed("r/0")+w.committed("r/1"), "0=5")
-		refuse = false
+		refuse.Store(false)
 		after(time.Minute)
 		w.want("committed", w.committed("r/0")+w.committed("r/1"), "0=51=5")
 		a.assign(1)

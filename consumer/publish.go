@@ -64,7 +64,7 @@ func (w *worker) publish(it *item, r record.Record, to Copier, isCopy bool) {
 			if err == nil {
 				w.cfg.hook("published")
 			}
-			if w.published(it, r, isCopy, err) || !pause(it.ctx, w.cfg.delay(publishing, failures)) {
+			if w.published(it, r, isCopy, err) || !w.pauseFor(it, w.cfg.delay(publishing, failures)) {
 				break
 			}
 		}
@@ -73,6 +73,19 @@ func (w *worker) publish(it *item, r record.Record, to Copier, isCopy bool) {
 		it.p.publishing--
 		w.look()
 	}()
+}
+
+// pauseFor waits before a write is tried again; false when there is nothing to wait for any more. A stop does not wait for what cannot be written.
+func (w *worker) pauseFor(it *item, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-it.ctx.Done():
+	case <-w.stopping:
+	}
+	return false
 }
 
 // published takes the answer to a write; true when it was the last one.

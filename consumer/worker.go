@@ -37,6 +37,8 @@ type worker struct {
 	busy sync.WaitGroup
 	// changed and dirty hold a token when somebody should look whether the worker has become quiet, or should commit.
 	changed, dirty chan struct{}
+	// stopping is closed when draining begins.
+	stopping chan struct{}
 
 	mu     sync.Mutex
 	lease  control.Lease
@@ -51,7 +53,7 @@ type worker struct {
 
 func newWorker(cfg *Config, runID string, source sources.Source, standby bool) *worker {
 	return &worker{cfg: cfg, runID: runID, source: source, standby: standby, handler: Chain(cfg.Handler, cfg.Middleware...), log: cfg.Logger,
-		changed: make(chan struct{}, 1), dirty: make(chan struct{}, 1), parts: map[int32]*part{}}
+		changed: make(chan struct{}, 1), stopping: make(chan struct{}), dirty: make(chan struct{}, 1), parts: map[int32]*part{}}
 }
 
 // run works until ctx ends (and drains), kill ends (and stops), the log ends, or something fails. drain is asked for the context that bounds the
@@ -279,6 +281,7 @@ func (w *worker) all(is func(*part) bool) bool {
 func (w *worker) quiesce(drain func() (context.Context, context.CancelFunc)) {
 	w.mu.Lock()
 	w.draining = true
+	close(w.stopping)
 	for _, p := range w.parts {
 		p.clear()
 	}
