@@ -3,12 +3,14 @@
 package kafkaclient_test
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"os"
 	"strings"
@@ -43,10 +45,19 @@ func stranger(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// find asks a broker for a topic that is not there: TOPIC_MISSING means that the connection is good.
+// find asks a broker for a topic that is not there: TOPIC_MISSING means that the connection is good. It logs everything there is to log.
 func find(t *testing.T, addr string, s kafkaclient.Security) error {
 	t.Helper()
-	cfg, err := kafkaclient.Config{Brokers: []string{addr}, Topic: "absent", Security: s}.WithDefaults()
+	var log bytes.Buffer
+	handler := slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug - 8})
+	defer func() {
+		for _, password := range []string{"canary", kafkatest.PlainPassword, kafkatest.ScramPassword} {
+			if strings.Contains(log.String(), password) {
+				t.Errorf("the log shows a password: %s", log.String())
+			}
+		}
+	}()
+	cfg, err := kafkaclient.Config{Brokers: []string{addr}, Topic: "absent", Security: s, Logger: slog.New(handler)}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +67,10 @@ func find(t *testing.T, addr string, s kafkaclient.Security) error {
 	}
 	defer session.Close()
 	_, err = session.Find(t.Context())
+	session.Close() // nothing is logged any more
+	if !strings.Contains(log.String(), addr[strings.Index(addr, ":")+1:]) {
+		t.Errorf("logged nothing of %s: %s", addr, log.String())
+	}
 	return err
 }
 
