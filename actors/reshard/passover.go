@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/weirstream/weir/actors/group"
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
@@ -32,18 +31,21 @@ func (f *Family) PassOver(ctx context.Context, store Owners, shard int32, ttl ti
 	if !ok {
 		return at, codes.New(codes.RunUnknown, "run %q has never read shard %d, so there is nothing of it to pass over", f.cfg.Run, shard)
 	}
-	id := group.RunID(f.cfg.Run, shard)
-	lease, err := store.Acquire(ctx, control.StreamLease(id), control.NewOwner(), ttl)
+	return end(ctx, store, row.Header, shard, ttl, func() partitions.Cut {
+		// It was opened and nothing was committed: what goes on from it begins with nothing.
+		return partitions.New(f.cfg.Plan, shard).Cut()
+	}, []partitions.Decision{{Partition: shard, Kind: DecisionShardLost, Detail: reason}})
+}
+
+// end makes the row of a shard FINISHED where it stands; empty is its cut when it has none.
+func end(ctx context.Context, store Owners, h control.RunHeader, shard int32, ttl time.Duration, empty func() partitions.Cut, why []partitions.Decision) (at record.Position, err error) {
+	lease, err := store.Acquire(ctx, control.StreamLease(h.RunID), control.NewOwner(), ttl)
 	if err != nil {
 		return at, err
 	}
-	defer func() {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		_ = store.Release(within, lease) // it runs out otherwise
-	}()
+	defer release(ctx, store, lease)
 	journal := store.Under(lease)
-	state, err := journal.OpenRun(ctx, row.Header)
+	state, err := journal.OpenRun(ctx, h)
 	if codes.Has(err, codes.RunFinished) {
 		return state.Cuts[shard].Next, nil // an answer was lost
 	}
@@ -52,11 +54,20 @@ func (f *Family) PassOver(ctx context.Context, store Owners, shard int32, ttl ti
 	}
 	cut, has := state.Cuts[shard]
 	if !has {
-		// It was opened and nothing was committed: what goes on from it begins with nothing.
-		cut = partitions.New(f.cfg.Plan, shard).Cut()
+		cut = empty()
+	}
+	for i := range why {
+		why[i].Position = cut.Next
 	}
 	return cut.Next, journal.Commit(ctx, control.Commit{
-		RunID: id, Epoch: state.Epoch + 1, Status: control.RunFinished, Watermark: record.MaxTime,
-		Partitions: []control.PartitionCommit{{Cut: cut, Decisions: []partitions.Decision{{Partition: shard, Position: cut.Next, Kind: DecisionShardLost, Detail: reason}}}},
+		RunID: h.RunID, Epoch: state.Epoch + 1, Status: control.RunFinished, Watermark: record.MaxTime,
+		Partitions: []control.PartitionCommit{{Cut: cut, Decisions: why}},
 	})
+}
+
+// release gives a lease back. What goes wrong is left to the expiry.
+func release(ctx context.Context, store control.Leases, l control.Lease) {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_ = store.Release(within, l)
 }

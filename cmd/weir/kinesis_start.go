@@ -40,7 +40,7 @@ type startDoc struct {
 	// Asked is trim-horizon, latest, or a time; At is the time that it means, "" for the oldest record.
 	Asked string `json:"asked"`
 	At    string `json:"at"`
-	// Shards begin at a record of their own: a rewind to a position.
+	// Shards begin elsewhere, after a rewind: at a position, a time, or trim-horizon.
 	Shards map[string]string `json:"shards,omitempty"`
 	// Rewound says which run was rewound, by whom and why; nil for a run that was begun by itself.
 	Rewound *rewoundDoc `json:"rewound,omitempty"`
@@ -69,32 +69,39 @@ func parseStart(text string) (time.Time, error) {
 }
 
 // at is where a shard begins that has no place of its own; the zero time is its oldest record.
-func (d *startDoc) at() time.Time {
-	at, err := time.Parse(time.RFC3339Nano, d.At)
+func (d *startDoc) at() time.Time { return timeOf(d.At) }
+
+// timeOf is the zero time for anything but a time.
+func timeOf(text string) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		return time.Time{}
 	}
 	return at
 }
 
-// place is where a shard begins that nothing was read of: a record, or a time.
+// place is where a shard begins that nothing was read of: a record, or a time; the zero time is the oldest record.
 func (d *startDoc) place(shard int32) (record.Position, time.Time) {
-	if pos, err := record.ParsePosition(d.Shards[strconv.Itoa(int(shard))]); err == nil {
+	text, own := d.Shards[strconv.Itoa(int(shard))]
+	if !own {
+		return record.Position{}, d.at()
+	}
+	if pos, err := record.ParsePosition(text); err == nil {
 		return pos, time.Time{}
 	}
-	return record.Position{}, d.at()
+	return record.Position{}, timeOf(text)
 }
 
 // source is the view of one shard that begins where the run does.
 func (d *startDoc) source(stream *kinesis.Stream, shard int32, fresh bool) sources.Source {
-	pos, _ := d.place(shard)
+	pos, since := d.place(shard)
 	switch {
 	case pos != record.Position{}:
 		return stream.BeginAt(shard, pos)
 	case !fresh:
 		return stream.Begin(shard, time.Time{}) // it goes on from shards that were read: nothing of it is passed over
 	}
-	return stream.Shard(shard)
+	return stream.Begin(shard, since)
 }
 
 // pinStart is the start of the run: as it stands in the store, or as it is asked for, which is written then.
@@ -124,6 +131,9 @@ func (a *app) pinStart(ctx context.Context, store control.ControlStore, stream *
 	return stands, nil
 }
 
+// inFuture says whether a time is later than the present, as Kinesis tells it: rounded down to the second.
+func inFuture(at, now time.Time) bool { return at.After(now.Add(time.Second)) }
+
 // newStart writes the start of a run that has none.
 func (a *app) newStart(ctx context.Context, store control.ControlStore, stream *kinesis.Stream, info sources.Info, o runOptions) (*startDoc, error) {
 	rows, err := reshard.Rows(ctx, store, o.runID)
@@ -146,7 +156,7 @@ func (a *app) newStart(ctx context.Context, store control.ControlStore, stream *
 		doc.Asked = trimHorizon
 	case o.start == latest:
 		doc.At = now.Add(-latestMargin).UTC().Format(time.RFC3339Nano)
-	case at.After(now):
+	case inFuture(at, now):
 		return nil, codes.New(codes.ConfigInvalid, "--start %s is in the future: by the clock of Kinesis it is %s", o.start, now.UTC().Format(time.RFC3339))
 	case !at.IsZero():
 		doc.At = at.Format(time.RFC3339Nano)

@@ -40,6 +40,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		a.journalCommand(),
 		a.handoffCommand(),
 		a.shardsCommand(),
+		a.rewindCommand(),
 		a.reconcileCommand(),
 		a.brokerCommand(),
 		a.lintCommand(),
