@@ -23,6 +23,8 @@ const (
 	DefaultCheckpointEvery = time.Minute
 	DefaultFetchSize       = 1024
 	DefaultMaxFailures     = 10
+
+	DefaultInterventionsEvery = time.Second
 )
 
 // Config says what to run. Plan, Source, Journal and RunID are required. The source and the journal stay the caller's to close.
@@ -87,6 +89,10 @@ type Config struct {
 	// state block their partition, a recreated log and leases that have gone back the run (see Block). It is for runs without a limit of
 	// records over a log without an end; in any other these end the run, with or without it.
 	StayBlocked bool
+	// Interventions are what operators ask for, read every InterventionsEvery (defaults to 1 s) and settled by this run as the owner of its lease.
+	// Defaults to none. It needs Fencing.
+	Interventions      control.Interventions
+	InterventionsEvery time.Duration
 
 	// Kill ends Run at once, without a last cut: the second Ctrl-C. Defaults to never. Cancelling the context of Run instead is the
 	// orderly way: intake stops, what was handed out is processed, and a last open cut is committed.
@@ -141,6 +147,8 @@ func (c *Config) Validate() error {
 	check(c.Journal == nil, "There is no journal to commit to.")
 	c.Fencing.validate(c.Journal, check)
 	check(c.Checkpointer != nil && c.Fencing == nil, "There is a Checkpointer and no Fencing: checkpoints are written under a lease.")
+	check(c.Interventions != nil && c.Fencing == nil, "There are Interventions and no Fencing: they are settled under a lease.")
+	check(c.InterventionsEvery < 0, "InterventionsEvery is %v. It must be 0 (the default) or more.", c.InterventionsEvery)
 	check(c.CheckpointEvery < 0, "CheckpointEvery is %v. It must be 0 (the default) or more.", c.CheckpointEvery)
 	check(c.RunID == "", "There is no run id: name the run, so that it can be resumed.")
 	check(c.MaxRecords < 0, "MaxRecords is %d. It must be 0 (off) or more.", c.MaxRecords)
@@ -168,6 +176,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.CreditRecords, flow.CreditRecords)
 	orDefault(&c.CreditBytes, flow.CreditBytes)
 	orDefault(&c.MaxFailures, DefaultMaxFailures)
+	orDefault(&c.InterventionsEvery, DefaultInterventionsEvery)
 	orDefault(&c.Backoff.Min, 100*time.Millisecond)
 	orDefault(&c.Backoff.Max, 5*time.Second)
 	orDefault(&c.Backoff.Healthy, time.Minute)

@@ -33,7 +33,7 @@ func (s *supervisor) fail(f Failure) {
 	if s.phase == running && time.Since(s.began) >= s.e.cfg.Backoff.Healthy {
 		s.forgive(func(int32) bool { return false })
 	}
-	s.uncertain = s.uncertain || s.phase == running
+	s.uncertain, s.again = s.uncertain || s.phase == running, false
 	if s.e.cfg.Fencing != nil && codes.Has(f.Cause, codes.JournalConflict) {
 		f.Cause = codes.New(codes.JournalConflict, "two processes act as the owner %q of run %q: each needs an owner id of its own: %w", s.e.cfg.Fencing.Owner, s.e.cfg.RunID, f.Cause)
 	}
@@ -88,7 +88,12 @@ func (s *supervisor) note(f Failure) {
 
 // pause is the pause before the next incarnation. After the failure of one partition it is short: a partition depends on nothing that would
 // need time, and the others wait for it.
-func (s *supervisor) pause() time.Duration { return s.e.cfg.Backoff.Pause(max(s.inRow, 1)) }
+func (s *supervisor) pause() time.Duration {
+	if s.again {
+		return 0
+	}
+	return s.e.cfg.Backoff.Pause(max(s.inRow, 1))
+}
 
 // further notes how far the incarnation has read, and says whether that is further than any has before.
 func (s *supervisor) further() bool {

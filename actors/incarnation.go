@@ -97,8 +97,11 @@ type incarnation struct {
 	bounded  bool
 	machines map[int32]*partitions.Machine
 	// begun are the effects of machines that Config.Begin has made: they belong to the first cut.
-	begun  map[int32]partitions.Effects
-	source sources.Reader
+	// So do those of what operators have chosen: orders, with their outcomes.
+	begun    map[int32]partitions.Effects
+	orders   []control.Intervention
+	outcomes map[int64]settlement
+	source   sources.Reader
 
 	reader      shell.Ref[toReader]
 	coordinator shell.Ref[toCoordinator]
@@ -112,6 +115,7 @@ func newIncarnation(e *engine, number uint64) *incarnation {
 	in := &incarnation{
 		engine: e, number: number, workers: new(sync.WaitGroup),
 		machines: make(map[int32]*partitions.Machine), begun: make(map[int32]partitions.Effects), refs: make(map[int32]shell.Ref[toPartition]),
+		outcomes: make(map[int64]settlement),
 	}
 	in.ctx, in.cancel = context.WithCancel(e.ctx)
 	in.blockedNow.Store(&map[int32]blockedAt{})
@@ -138,20 +142,22 @@ func (in *incarnation) restore() error {
 	if err := in.openRun(); err != nil {
 		return err
 	}
-	from := make(map[int32]record.Position, len(in.partitions))
 	for _, n := range in.partitions {
 		m, err := in.machine(n)
 		if err != nil {
 			return err
 		}
-		in.machines[n], from[n] = m, m.Next()
+		in.machines[n] = m
+	}
+	if err := in.applyOrders(); err != nil {
+		return err
 	}
 	p.Name, p.Epoch = AfterRestore, in.state.Epoch
 	if err := in.cfg.Hooks.at(in.ctx, p); err != nil {
 		return err
 	}
 	var err error
-	in.source, err = in.cfg.Source.Open(in.ctx, from)
+	in.source, err = in.cfg.Source.Open(in.ctx, in.positions())
 	return err
 }
 

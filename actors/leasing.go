@@ -55,6 +55,7 @@ func (s *supervisor) granted(m leaseNews) {
 	s.held = &m.lease
 	s.e.log.Info("the lease is ours", "run", s.e.cfg.RunID, "owner", m.lease.Owner, "token", m.lease.Token, "ttl", m.lease.TTL)
 	s.tellLease(m)
+	s.watchOrders()
 	s.incarnate()
 }
 

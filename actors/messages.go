@@ -35,6 +35,8 @@ const (
 	endBlocked
 	// endInterrupt: an open cut, since the run was asked to stop.
 	endInterrupt
+	// endAgain: an open cut, since another incarnation is to begin.
+	endAgain
 )
 
 // To the run actor.
@@ -77,6 +79,14 @@ type (
 		state control.RunState
 		err   error
 	}
+	// ordersDue asks for interventions, ordersRead are those that are pending and, of those that are new, which stand in the journal.
+	ordersDue  struct{ stamp }
+	ordersRead struct {
+		stamp
+		pending []control.Intervention
+		stand   map[int64]bool
+		err     error
+	}
 	// interrupt asks for an orderly end, kill for one at once. They come from outside and belong to no incarnation.
 	interrupt struct{ stamp }
 	kill      struct{ stamp }
@@ -100,6 +110,8 @@ func (partitionFault) forRun() {}
 func (quiet) forRun()          {}
 func (retry) forRun()          {}
 func (readBack) forRun()       {}
+func (ordersDue) forRun()      {}
+func (ordersRead) forRun()     {}
 func (interrupt) forRun()      {}
 func (kill) forRun()           {}
 func (leaseNews) forRun()      {}
@@ -141,7 +153,10 @@ type (
 		through record.EventTime
 	}
 	// stopIntake ends reading at once.
-	stopIntake struct{ stamp }
+	stopIntake struct {
+		stamp
+		mode endMode
+	}
 )
 
 func (begin) forReader()      {}

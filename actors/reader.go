@@ -75,7 +75,7 @@ func (r *readerActor) Receive(_ *shell.Context, m toReader) error {
 			shell.Send(l.to, toPartition(barrier{m.stamp, m.epoch}))
 		}
 	case stopIntake:
-		r.stop()
+		r.stop(m.mode)
 	}
 	return nil
 }
@@ -295,11 +295,11 @@ func (r *readerActor) cut(m cutRequest) {
 }
 
 // stop ends the intake: what was handed out will be processed, what is aside is as if it had never been read.
-func (r *readerActor) stop() {
+func (r *readerActor) stop(mode endMode) {
 	if r.told {
 		return
 	}
-	r.exhausted, r.mode = true, endInterrupt
+	r.exhausted, r.mode = true, mode
 	r.stopPoll()
 	r.dropAside()
 	r.tellEnd()

@@ -94,6 +94,10 @@ type supervisor struct {
 
 	saves saves
 
+	orders orders
+	// again: the incarnation ends only so that another begins.
+	again bool
+
 	failures []Failure
 	counts   map[cause]int
 	// inRow is the number of failures without a commit in between, those of single partitions not counted.
@@ -136,6 +140,10 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 		if s.phase != over {
 			s.saved(m)
 		}
+	case ordersDue:
+		s.askOrders()
+	case ordersRead:
+		s.ordersRead(m)
 	case saveDue:
 		s.saveWhenDue()
 	case saveGraceOver:
@@ -204,7 +212,7 @@ func (s *supervisor) Stopped(*shell.Context) error { return nil }
 // and the run goes on as after any failure. It is false when there is to be no next one. No actor may be using the state.
 func (s *supervisor) revive(reason error) bool {
 	<-s.e.run.Done()
-	for _, t := range []*time.Timer{s.timer, s.saves.due, s.saves.grace} {
+	for _, t := range []*time.Timer{s.timer, s.saves.due, s.saves.grace, s.orders.timer} {
 		stopTimer(t)
 	}
 	if s.phase == opening {
@@ -218,6 +226,7 @@ func (s *supervisor) revive(reason error) bool {
 	if s.phase == over {
 		return true // its outcome is there
 	}
+	s.orders.armed, s.again = false, false
 	s.saves.dirty, s.saves.busy, s.saves.final = s.saves.dirty || s.saves.busy, false, false
 	s.lease, s.held, s.broken, s.phase = shell.Ref[toLease]{}, nil, nil, ending
 	if s.done {
@@ -266,7 +275,7 @@ func (s *supervisor) incarnate() {
 		return
 	}
 	in := newIncarnation(s.e, s.number()+1)
-	in.blocked = maps.Clone(s.blocked)
+	in.blocked, in.orders, s.again = maps.Clone(s.blocked), s.ordersOf(), false
 	in.blockedNow.Store(&in.blocked)
 	s.cur, s.phase, s.began = in, opening, time.Now()
 	s.e.background.Go(func() {
@@ -298,6 +307,7 @@ func (s *supervisor) opened(c *shell.Context, err error) {
 			return
 		}
 		s.phase = running
+		s.ordersOpened()
 		s.e.log.Info("running", "run", s.e.cfg.RunID, "incarnation", in.number, "epoch", in.state.Epoch)
 		return
 	}
@@ -345,10 +355,15 @@ func recordsOf(state control.RunState) (n int64) {
 func (s *supervisor) committed(state control.RunState) {
 	s.know(state)
 	s.standing = nil
+	s.ordersCommitted(state.Epoch)
 }
 
 func (s *supervisor) ended(mode endMode) {
 	if s.phase != running {
+		return
+	}
+	if mode == endAgain && !s.interrupted {
+		s.end()
 		return
 	}
 	s.orderly = true
@@ -358,7 +373,7 @@ func (s *supervisor) ended(mode endMode) {
 	case endShort:
 		n, _ := s.e.cfg.limit()
 		s.over(codes.New(codes.SourceEnded, "the log ended after %d of %d records; the run stays open at epoch %d", s.result().Counts.Records, n, s.state.Epoch))
-	case endInterrupt:
+	case endInterrupt, endAgain:
 		if s.reached == recordsOf(s.state) {
 			// There was nothing to commit, and no earlier incarnation had been further.
 			s.standing = nil
@@ -459,7 +474,7 @@ func (s *supervisor) interrupt() {
 	case opening:
 		s.cur.cancel()
 	case running:
-		shell.Send(s.cur.reader, toReader(stopIntake{s.cur.stamp()}))
+		shell.Send(s.cur.reader, toReader(stopIntake{s.cur.stamp(), endInterrupt}))
 	case leasing, waiting, halted:
 		s.quiet()
 	case saving:
@@ -532,7 +547,7 @@ func (s *supervisor) result() Result {
 // newSupervisor makes a run actor that answers on out.
 func newSupervisor(e *engine, out chan<- outcome, publish func(Result)) *supervisor {
 	return &supervisor{e: e, outcome: out, publish: publish, counts: make(map[cause]int), blocked: make(map[int32]blockedAt),
-		saves: saves{last: time.Now()}}
+		saves: saves{last: time.Now()}, orders: newOrders()}
 }
 
 func newEngine(ctx context.Context, cfg Config) *engine {

@@ -17,6 +17,24 @@ import (
 	"github.com/weirstream/weir/control/controltest"
 )
 
+// settle waits until everything that was written is committed.
+func (w *world) settle(within time.Duration) {
+	w.t.Helper()
+	for end := time.Now().Add(within); ; {
+		done := true
+		for p := range w.parts {
+			done = done && w.next(p) == w.log.End(p)
+		}
+		if done {
+			return
+		}
+		if time.Now().After(end) {
+			w.t.Fatalf("not everything is committed within %v", within)
+		}
+		time.Sleep(50 * time.Millisecond) // virtual time
+	}
+}
+
 // TestStorm: partitions are moved in order, lost while another has them already, and members come and go, while records arrive. What is
 // published is as if one had done it all.
 func TestStorm(t *testing.T) {

@@ -272,24 +272,6 @@ func (w *world) tokens(id string) []control.FenceToken {
 	return slices.Clone(w.fences[id])
 }
 
-// settle waits until everything that was written is committed.
-func (w *world) settle(within time.Duration) {
-	w.t.Helper()
-	for end := time.Now().Add(within); ; {
-		done := true
-		for p := range w.parts {
-			done = done && w.next(p) == w.log.End(p)
-		}
-		if done {
-			return
-		}
-		if time.Now().After(end) {
-			w.t.Fatalf("not everything is committed within %v", within)
-		}
-		time.Sleep(50 * time.Millisecond) // virtual time
-	}
-}
-
 func (w *world) next(p int32) (next record.Position) {
 	err := w.journal.Snapshot(context.Background(), RunID("run", p), func(v control.JournalView) error {
 		next = v.State().Cuts[p].Next
