@@ -1,0 +1,123 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/sinks"
+)
+
+// rowReader gives rows in the binary form of COPY, piece by piece:
+//
+//	"PGCOPY\n\xff\r\n\0" │ flags 4 │ extension 4 │ for each row: fields 2 │ for each field: length 4, bytes │ −1 as 2
+type rowReader struct {
+	run    string
+	width  int
+	rows   []sinks.Rows
+	number int64
+	row    partitions.Row
+	buf    []byte
+	at     int
+	ended  bool
+	err    error
+}
+
+const pieceBytes = 60 << 10
+
+var signature = []byte("PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+
+func (r *rowReader) begin(to sinks.Target, rows []sinks.Rows) {
+	*r = rowReader{run: to.RunID, width: len(to.Outputs), rows: rows, number: rows[0].From, row: partitions.Row{Values: r.row.Values}, buf: append(r.buf[:0], signature...)}
+}
+
+// Read implements io.Reader.
+func (r *rowReader) Read(p []byte) (int, error) {
+	if r.at == len(r.buf) {
+		if r.err != nil {
+			return 0, r.err
+		}
+		if r.ended {
+			return 0, io.EOF
+		}
+		r.buf, r.at = r.buf[:0], 0
+		if r.err = r.fill(); r.err != nil {
+			return 0, r.err
+		}
+	}
+	n := copy(p, r.buf[r.at:])
+	r.at += n
+	return n, nil
+}
+
+// fill encodes rows until a piece is full, or all are done.
+func (r *rowReader) fill() error {
+	for len(r.buf) < pieceBytes {
+		if len(r.rows) == 0 {
+			r.buf, r.ended = binary.BigEndian.AppendUint16(r.buf, math.MaxUint16), true
+			return nil
+		}
+		batch := &r.rows[0]
+		if r.number == batch.End() {
+			if len(batch.Data) > 0 {
+				return (sinks.Rows{Partition: batch.Partition, From: batch.From, Rows: partitions.Rows{Data: batch.Data}}).Each(r.width, nil, nil)
+			}
+			if r.rows = r.rows[1:]; len(r.rows) > 0 {
+				r.number = r.rows[0].From
+			}
+			continue
+		}
+		rest, err := partitions.DecodeRow(batch.Data, r.width, &r.row)
+		if err != nil {
+			return batch.Each(r.width, nil, func(int64, *partitions.Row) error { return nil }) // which says where
+		}
+		r.buf = r.appendRow(r.buf, batch.Partition)
+		batch.Data, batch.From, batch.Count = rest, batch.From+1, batch.Count-1
+		r.number++
+	}
+	return nil
+}
+
+// epoch2000 is PostgreSQL's, in microseconds since 1970.
+var epoch2000 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+
+func (r *rowReader) appendRow(b []byte, partition int32) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(len(fixed)+r.width))
+	b = appendField(b, []byte(r.run))
+	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, 4), uint32(partition))
+	b = appendInt(b, r.number)
+	b = appendInt(b, time.Unix(0, int64(r.row.Time)).UnixMicro()-epoch2000)
+	b = appendInt(b, int64(r.row.Time))
+	b = appendText(b, r.row.ID)
+	b = appendText(b, r.row.Key)
+	for _, v := range r.row.Values {
+		if !v.OK {
+			b = binary.BigEndian.AppendUint32(b, math.MaxUint32) // null
+			continue
+		}
+		b = appendInt(b, int64(math.Float64bits(v.F)))
+	}
+	return b
+}
+
+func appendInt(b []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, 8), uint64(n))
+}
+
+func appendField(b, text []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(text))), text...)
+}
+
+// appendText writes what PostgreSQL takes as a text, and anything else in hex.
+func appendText(b, text []byte) []byte {
+	if utf8.Valid(text) && bytes.IndexByte(text, 0) < 0 {
+		return appendField(b, text)
+	}
+	b = binary.BigEndian.AppendUint32(b, uint32(2+2*len(text)))
+	return hex.AppendEncode(append(b, `\x`...), text)
+}

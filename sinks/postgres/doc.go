@@ -1,0 +1,22 @@
+// Package postgres publishes rows into a table of a PostgreSQL database, with a second table beside it that tells what stands.
+//
+//	results                                        results_progress
+//	run_id, partition, row_number  primary key     run_id, partition  primary key
+//	event_time   timestamptz                       rows_published     bigint
+//	event_nanos  bigint                            fence_token        bigint
+//	event_id, event_key  text
+//	one double precision column for each output
+//
+// # What it promises
+//
+//   - A publication is one transaction: it locks the progress of its partitions, compares the fence token, copies the rows and moves the progress on.
+//     So no row is there twice, nothing is there by half, and an owner that was taken over is refused with STALE_FENCE.
+//   - The columns are checked when the target is opened, against the flow's outputs: types, the key, and this role's rights. The tables are created
+//     only when Config.Create says so; otherwise the error has the statements. More columns do no harm if they have a default or may be null.
+//   - Rows may be deleted from the table by whoever has the right; they do not come back. The progress has to stay.
+//   - event_time has microseconds, as PostgreSQL has, cut off; event_nanos is exact. A text that PostgreSQL cannot hold (a NUL, broken UTF-8) becomes
+//     \x and its bytes in hex.
+//
+// An owner that is stopped inside its transaction is ended by the server after Config.IdleTimeout, one that is stopped while it copies after
+// Config.StatementTimeout; a heir waits that long at most.
+package postgres

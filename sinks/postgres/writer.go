@@ -1,0 +1,126 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/sinks"
+)
+
+type writer struct {
+	s        *Sink
+	to       sinks.Target
+	conn     *pgx.Conn
+	copy     string
+	progress *sinks.Progress
+	source   rowReader
+}
+
+// Published implements sinks.Writer.
+func (w *writer) Published() map[int32]int64 { return w.progress.Published() }
+
+// Close implements sinks.Writer. A transaction that is open is undone by the server.
+func (w *writer) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = w.conn.Close(ctx) // it may be lost already, and nothing depends on it
+	return nil
+}
+
+// Publish implements sinks.Writer: one transaction.
+func (w *writer) Publish(ctx context.Context, batches []sinks.Rows) error {
+	rest, err := w.progress.Rest(batches)
+	if err == nil && len(rest) > 0 {
+		if err = w.transaction(ctx, rest); err == nil {
+			w.progress.Done(rest)
+		}
+	}
+	return w.progress.Fail(err)
+}
+
+func (w *writer) transaction(ctx context.Context, rest []sinks.Rows) error {
+	if err := w.step(ctx, "begin"); err != nil {
+		return err
+	}
+	var parts []int32
+	var ends []int64
+	for _, r := range rest {
+		if n := len(parts); n > 0 && parts[n-1] == r.Partition {
+			ends[n-1] = r.End()
+			continue
+		}
+		parts, ends = append(parts, r.Partition), append(ends, r.End())
+	}
+	if err := w.lock(ctx, parts); err != nil {
+		return err
+	}
+	if err := w.step(ctx, "locked"); err != nil {
+		return err
+	}
+	w.source.begin(w.to, rest)
+	if _, err := w.conn.PgConn().CopyFrom(ctx, &w.source, w.copy); err != nil {
+		if w.source.err != nil {
+			return w.source.err
+		}
+		return w.fail(ctx, "copying rows", err)
+	}
+	if err := w.step(ctx, "copied"); err != nil {
+		return err
+	}
+	return w.commit(ctx, parts, ends)
+}
+
+// lock begins the transaction, locks the progress of the partitions and compares it with what we know.
+func (w *writer) lock(ctx context.Context, parts []int32) error {
+	var batch pgx.Batch
+	batch.Queue("BEGIN")
+	batch.Queue(`SELECT partition, rows_published, fence_token FROM `+w.s.progress+` WHERE run_id = $1 AND partition = ANY ($2) ORDER BY partition FOR NO KEY UPDATE`, w.to.RunID, parts)
+	answers := w.conn.SendBatch(ctx, &batch)
+	defer answers.Close()
+	if _, err := answers.Exec(); err != nil {
+		return w.fail(ctx, "beginning", err)
+	}
+	rows, _ := answers.Query() // its error comes from ForEachRow
+	known, found := w.progress.Published(), 0
+	var partition int32
+	var at, token int64
+	_, err := pgx.ForEachRow(rows, []any{&partition, &at, &token}, func() error {
+		found++
+		switch {
+		case token > int64(w.to.Token):
+			return w.stale(partition)
+		case at != known[partition] || token != int64(w.to.Token):
+			return codes.New(codes.SinkUnavailable, "%s: partition %d stands at row %d under token %d and not at row %d: another writer was there; what stands is read again",
+				w.s.name, partition, at, token, known[partition])
+		}
+		return nil
+	})
+	if err == nil && found != len(parts) {
+		err = codes.New(codes.SinkUnavailable, "%s: the progress of a partition is gone; what stands is read again", w.s.name)
+	}
+	return w.fail(ctx, "locking the progress", err)
+}
+
+func (w *writer) commit(ctx context.Context, parts []int32, ends []int64) error {
+	var batch pgx.Batch
+	batch.Queue(`UPDATE `+w.s.progress+` p SET rows_published = n.at FROM unnest($2::int[], $3::bigint[]) n(part, at) WHERE p.run_id = $1 AND p.partition = n.part`, w.to.RunID, parts, ends)
+	batch.Queue("COMMIT")
+	if err := w.fail(ctx, "committing", w.conn.SendBatch(ctx, &batch).Close()); err != nil {
+		return err
+	}
+	return w.step(ctx, "committed")
+}
+
+func (w *writer) step(ctx context.Context, name string) error {
+	if err := w.s.cfg.Hook(name); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+func (w *writer) fail(ctx context.Context, doing string, err error) error {
+	return w.s.fail(ctx, doing, err)
+}
