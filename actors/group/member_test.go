@@ -31,7 +31,7 @@ func (w *world) settle(within time.Duration) {
 		if time.Now().After(end) {
 			w.t.Fatalf("not everything is committed within %v", within)
 		}
-		time.Sleep(50 * time.Millisecond) // virtual time
+		<-time.After(50 * time.Millisecond) // virtual time
 	}
 }
 

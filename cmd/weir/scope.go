@@ -67,15 +67,24 @@ type groupSource interface {
 	Group(kafka.GroupConfig) (*kafka.Group, error)
 }
 
-// apart runs the partitions that the group gives to this process, until it is told to stop.
-func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source, o runOptions, store *runStore, faults *failpoints) error {
+// sharing is who gives partitions to this process, and who is told what is committed of them.
+func (a *app) sharing(source sources.Source, o runOptions) (group.Assigner, commitOffsets, error) {
 	log, ok := source.(groupSource)
 	if !ok {
-		return codes.New(codes.Internal, "the source has no consumer group")
+		return nil, nil, codes.New(codes.Internal, "the source has no consumer group")
 	}
 	members, err := log.Group(kafka.GroupConfig{Group: o.group, Session: o.session, OnTrouble: func(cause error) {
 		a.notice("weir: group %s: the membership was lost, and is sought again: %s\n", printable(o.group), printable(cause.Error()))
 	}})
+	if err != nil {
+		return nil, nil, err
+	}
+	return members, wrapOffsets(members.CommitOffsets), nil
+}
+
+// apart runs the partitions that are given to this process, until it is told to stop.
+func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source, o runOptions, store *runStore, faults *failpoints) error {
+	assigner, offsets, err := a.sharing(source, o)
 	if err != nil {
 		return err
 	}
@@ -94,18 +103,11 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 	defer closing()
 	stands, shown := &standing{last: map[int32]actors.Progress{}}, &boards{}
 	member, err := group.New(group.Config{
-		Run: o.runID, Assigner: members, Kill: a.kill, Logger: a.log, OnChange: a.watch.partitions(a.tellPartition(), shown),
+		Run: o.runID, Assigner: assigner, Kill: a.kill, Logger: a.log, OnChange: a.watch.partitions(a.tellPartition(), shown),
 		Engine: func(p int32) (actors.Config, error) {
-			cfg := actors.Config{
-				Plan: plan, Source: sources.Only(source, p), Journal: store, Group: o.group,
-				EpochEvery: o.epoch, EpochRecords: o.epochRecords, FetchSize: o.fetch,
-				CommitOffsets: wrapOffsets(members.CommitOffsets), Logger: a.log.With("partition", p), Hooks: faults.hooks(),
-				OnProgress: func(now actors.Progress) {
-					stands.note(p, now)
-					a.log.Info("committed", "partition", p, "epoch", now.Epoch, "records", now.Counts.Records, "outputs", now.Counts.Outputs, "watermark", now.Watermark.String(), "commit", now.CommitTime)
-				},
-				Fencing: &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease},
-			}
+			cfg := a.engineOf(p, o, stands)
+			cfg.Plan, cfg.Source, cfg.Journal, cfg.CommitOffsets, cfg.Hooks = plan, sources.Only(source, p), store, offsets, faults.hooks()
+			cfg.Fencing = &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease}
 			keep(&cfg)
 			shown.put(p, a.watch.attach(&cfg, group.RunID(o.runID, p)))
 			return cfg, nil
@@ -116,6 +118,17 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 	}
 	a.cleanUp = member.Abandon
 	return a.finishApart(o, stands, member.Run(ctx))
+}
+
+// engineOf is what the flags say of the engine of a partition, and what it tells.
+func (a *app) engineOf(p int32, o runOptions, stands *standing) actors.Config {
+	return actors.Config{
+		Group: o.group, EpochEvery: o.epoch, EpochRecords: o.epochRecords, FetchSize: o.fetch, Logger: a.log.With("partition", p),
+		OnProgress: func(now actors.Progress) {
+			stands.note(p, now)
+			a.log.Info("committed", "partition", p, "epoch", now.Epoch, "records", now.Counts.Records, "outputs", now.Counts.Outputs, "watermark", now.Watermark.String(), "commit", now.CommitTime)
+		},
+	}
 }
 
 // finishApart says how it ended.

@@ -68,6 +68,16 @@ func (p *part) share(ctx context.Context, log string) error {
 	feeding, stop := context.WithCancel(ctx)
 	defer stop()
 	f.feed = t.stream(feeding, log, p.report.Records, len(script)+1)
+	if err := f.live(ctx, script); err != nil {
+		return err
+	}
+	f.sees.close()
+	f.judge()
+	return f.sameAsAlone(ctx)
+}
+
+// live starts the flock, plays the script, and lets it end once everything is committed.
+func (f *flock) live(ctx context.Context, script []func(context.Context) error) error {
 	for range apartMembers {
 		if _, err := f.join(ctx); err != nil {
 			return err
@@ -93,9 +103,7 @@ func (p *part) share(ctx context.Context, log string) error {
 			return err
 		}
 	}
-	f.sees.close()
-	f.judge()
-	return f.sameAsAlone(ctx)
+	return nil
 }
 
 // session is how long the group waits for a daemon: as short as the embedded broker has it, or what other brokers take.
@@ -399,13 +407,12 @@ type stream struct {
 	total int64
 	steps int64
 
-	mu    sync.Mutex
-	at    int64
-	sent  int64
-	ended bool
-	err   error
-	done  chan struct{}
-	stop  context.CancelFunc
+	mu   sync.Mutex
+	at   int64
+	sent int64
+	err  error
+	done chan struct{}
+	stop context.CancelFunc
 }
 
 // stream starts to feed a log of so many records in so many steps.
