@@ -25,6 +25,9 @@ import (
 const fixtureArrivals = 23
 
 func init() {
+	if os.Getenv(asWeir) != "" {
+		return
+	}
 	// Every process that the tests start inherits them; they are worth nothing.
 	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": kinesistest.AccessKey, "AWS_SECRET_ACCESS_KEY": kinesistest.SecretKey, "AWS_EC2_METADATA_DISABLED": "true"} {
 		if err := os.Setenv(name, value); err != nil {

@@ -225,6 +225,7 @@ func (a *app) replayGenerateCommand() *cobra.Command {
 func (a *app) replayPublishCommand() *cobra.Command {
 	var log, topic, speed string
 	var brokers brokerFlags
+	var stream streamFlags
 	var partitions int32
 	cmd := &cobra.Command{
 		Use:   "publish",
@@ -234,8 +235,11 @@ func (a *app) replayPublishCommand() *cobra.Command {
 		Example: "  weir replay publish --log arrivals.log --brokers 127.0.0.1:9092 --topic ticks --speed 10",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if stream.kinesis != "" {
+				return a.publishStream(cmd.Context(), log, speed, stream, brokers.brokers+topic, partitions)
+			}
 			if log == "" || brokers.brokers == "" || topic == "" {
-				return usagef("--log, --brokers and --topic are needed")
+				return usagef("--log, --brokers and --topic are needed, or --log and --kinesis")
 			}
 			if err := brokers.checkBrokers(); err != nil {
 				return err
@@ -252,8 +256,9 @@ func (a *app) replayPublishCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&log, "log", "", "arrival log (required)")
-	brokers.addBrokers(cmd, "broker addresses, HOST:PORT, separated by commas (required)")
-	f.StringVar(&topic, "topic", "", "topic (required)")
+	brokers.addBrokers(cmd, "broker addresses, HOST:PORT, separated by commas (required without --kinesis)")
+	stream.addStream(cmd, "send to this Kinesis stream, which exists, instead of a topic")
+	f.StringVar(&topic, "topic", "", "topic (required without --kinesis)")
 	f.StringVar(&speed, "speed", "max", "max, realtime, or how many times as fast")
 	f.Int32Var(&partitions, "create-partitions", 0, "create the topic with this many partitions if it does not exist; 0 never creates one")
 	return cmd
@@ -278,6 +283,11 @@ func (a *app) publish(ctx context.Context, cfg replay.PublishConfig, brokers bro
 		}
 	}
 	cfg.Producer = producer
+	return a.published(ctx, cfg, topic)
+}
+
+// published sends the log and says so.
+func (a *app) published(ctx context.Context, cfg replay.PublishConfig, topic string) error {
 	done, err := replay.Publish(ctx, cfg)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {

@@ -67,3 +67,16 @@ func (s *Scripted) Do(req *http.Request) (*http.Response, error) {
 		Body: io.NopCloser(bytes.NewReader(doc)), ContentLength: int64(len(doc)),
 	}, nil
 }
+
+// ServeHTTP answers over a connection, for a client in another process.
+func (s *Scripted) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	out, err := s.Do(req)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer out.Body.Close()
+	w.Header().Set("Content-Type", out.Header.Get("Content-Type"))
+	w.WriteHeader(out.StatusCode)
+	_, _ = io.Copy(w, out.Body)
+}

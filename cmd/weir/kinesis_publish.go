@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/replay"
+	sinkkinesis "github.com/weirstream/weir/sinks/kinesis"
+	"github.com/weirstream/weir/sources/kinesis"
+)
+
+// publishStream sends an arrival log to a stream. topic is what was said of a topic, which does not go with it.
+func (a *app) publishStream(ctx context.Context, log, speed string, o streamFlags, topic string, partitions int32) error {
+	if topic != "" || partitions != 0 {
+		return usagef("give --kinesis, or --brokers and --topic, not both")
+	}
+	if log == "" {
+		return usagef("--log is missing: name the arrival log")
+	}
+	s, err := replay.ParseSpeed(speed)
+	if err != nil {
+		return usagef("--speed: %v", err)
+	}
+	if missing(log) {
+		return codes.New(codes.FileMissing, "--log: %w", &os.PathError{Op: "open", Path: log, Err: os.ErrNotExist})
+	}
+	client, err := kinesis.Connect(ctx, kinesis.Connection{Region: o.region, Endpoint: o.endpoint})
+	if err != nil {
+		return err
+	}
+	producer, err := sinkkinesis.New(sinkkinesis.Config{Client: client, Stream: o.kinesis})
+	if err != nil {
+		return err
+	}
+	return a.published(ctx, replay.PublishConfig{Log: log, Speed: s, Producer: producer}, o.kinesis)
+}
