@@ -25,6 +25,7 @@ import (
 type runOptions struct {
 	brokerFlags
 	scopeFlags
+	recoveryFlags
 	kinesisFlags
 	listenFlags
 	logFlags
@@ -58,6 +59,7 @@ func (a *app) runCommand() *cobra.Command {
 	f := cmd.Flags()
 	o.addBrokers(cmd, "broker addresses, HOST:PORT, separated by commas")
 	o.addScope(cmd)
+	o.addRecovery(cmd)
 	o.addKinesis(cmd)
 	o.addListen(cmd)
 	o.addLog(cmd)
@@ -177,6 +179,7 @@ func (a *app) whole(ctx context.Context, plan *flow.Plan, source sources.Source,
 		Kill: a.kill, CommitOffsets: offsets, Logger: a.log, OnProgress: a.progress, Hooks: faults.hooks(),
 		Fencing: &actors.Fencing{Leases: t, Owner: drillOwner(), TTL: o.ttl, Standby: o.standby, OnLease: t.tell},
 	}
+	o.recovery(&cfg, store)
 	closing, err := a.addCheckpoints(ctx, &cfg, o, store)
 	if err != nil {
 		return err

@@ -109,6 +109,7 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 			cfg.Plan, cfg.Source, cfg.Journal, cfg.CommitOffsets, cfg.Hooks = plan, sources.Only(source, p), store, offsets, faults.hooks()
 			cfg.Fencing = &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease}
 			keep(&cfg)
+			o.recovery(&cfg, store)
 			shown.put(p, a.watch.attach(&cfg, group.RunID(o.runID, p)))
 			return cfg, nil
 		},
