@@ -203,6 +203,24 @@ func TestARecreatedTopicIsNoticedByALiveReader(t *testing.T) {
 	})
 }
 
+// Brokers before Kafka 3.1 are asked by name and answer for whatever topic has it now. The reader asks for the id itself when nothing comes.
+func TestARecreatedTopicIsNoticedWithoutTheFetch(t *testing.T) {
+	t.Parallel()
+	b := start(t, devbroker.Config{})
+	topic := b.topic(t, 1, nil)
+	produce(t, b.write, topic, 0, values(10)...)
+	r := open(t, newSource(t, b.config(topic)), at(0))
+	g := newRead(t)
+	g.until(r, 0, g.has(0, 10))
+	b.Cluster().ControlKey(int16(kmsg.Fetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		b.Cluster().KeepControl()
+		return kreq.ResponseKind(), nil, true // nothing of anything
+	})
+	b.recreate(t, topic, 1)
+	wantCode(t, g.failure(r), codes.TopicRecreated, topic)
+	g.want(0, 0, 10)
+}
+
 func TestDeniedAccessIsNamed(t *testing.T) {
 	t.Parallel()
 	b := start(t, devbroker.Config{})
