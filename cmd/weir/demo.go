@@ -36,17 +36,21 @@ const (
 )
 
 func (a *app) demoCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "demo",
-		Short:   "Show the whole story on embedded defaults: nothing to install, nothing left behind",
-		Long:    "Builds an arrival log with faults, publishes it to its own broker over the Kafka protocol, streams it with a worker process,\nkills that worker in the middle with SIGKILL, starts it again, and compares batch, replay and stream.",
-		Example: "  weir demo\n  weir demo --json",
+	kinesis := false
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show the whole story on embedded defaults: nothing to install, nothing left behind",
+		Long: "Builds an arrival log with faults, publishes it to its own broker over the Kafka protocol, streams it with a worker process,\nkills that worker in the middle with SIGKILL, starts it again, and compares batch, replay and stream.\n" +
+			"With --kinesis the same over an emulator of Kinesis, which needs Node.js and npm; its packages are kept in the user's cache folder.",
+		Example: "  weir demo\n  weir demo --json\n  weir demo --kinesis",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), kinesis) },
 	}
+	cmd.Flags().BoolVar(&kinesis, "kinesis", false, "stream through an emulator of Kinesis instead of a Kafka-compatible broker")
+	return cmd
 }
 
-func (a *app) demo(ctx context.Context) error {
+func (a *app) demo(ctx context.Context, kinesis bool) error {
 	started := time.Now()
 	dir, err := os.MkdirTemp("", "weir-demo-")
 	if err != nil {
@@ -63,6 +67,9 @@ func (a *app) demo(ctx context.Context) error {
 	d.say("The data: %d events of three instruments, one minute apart. The flow: take instrument 1 and compute the", bytes.Count(fixture.Snapshot, []byte("\n")))
 	d.say("exponential moving average of its closing price over 3 events (" + flowText(cfg.Plan) + ").\n")
 	cfg.Stream, cfg.Partitions, cfg.Log = d.stream, 4, a.quiet()
+	if kinesis {
+		cfg.Stream, cfg.OtherLog = d.overKinesis, true
+	}
 	report, err := parity.Run(ctx, cfg)
 	if err != nil {
 		return err
@@ -120,6 +127,8 @@ type demo struct {
 	dir   string
 	step  int
 	kills int
+	// log are the flags that name the log to a worker, env what its environment has beside ours.
+	log, env []string
 }
 
 func (d *demo) say(format string, args ...any) {
@@ -146,10 +155,27 @@ func (d *demo) stream(ctx context.Context, job parity.Job) (parity.Outcome, erro
 	}
 	defer broker.Close()
 	d.next("A broker of its own listens on %s; the first %d arrivals go to its topic %q over the Kafka protocol.", broker.Addr(), demoHeld, demoTopic)
+	d.log = []string{"--brokers", broker.Addr(), "--topic", demoTopic, "--group", "demo"}
+	producer, err := sinkkafka.New(sinkkafka.Config{Brokers: []string{broker.Addr()}, Topic: demoTopic})
+	if err != nil {
+		return out, err
+	}
+	defer producer.Close()
+	return d.killed(ctx, job, producer)
+}
+
+// killed publishes a log while a worker reads it that is killed in the middle and started again.
+func (d *demo) killed(ctx context.Context, job parity.Job, producer sinks.Producer) (out parity.Outcome, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	gate := newGate(demoEpoch, demoHeld)
+	gate.Producer = producer
 	published := make(chan error, 1)
-	go func() { published <- d.publish(ctx, broker.Addr(), job.LogPath, gate) }()
-	if err := d.killWorker(ctx, broker.Addr(), job, gate); err != nil {
+	go func() {
+		_, err := replay.Publish(ctx, replay.PublishConfig{Log: job.LogPath, Producer: gate})
+		published <- err
+	}()
+	if err := d.killWorker(ctx, job, gate); err != nil {
 		cancel()
 		<-published
 		return out, err
@@ -159,7 +185,7 @@ func (d *demo) stream(ctx context.Context, job parity.Job) (parity.Outcome, erro
 	}
 	d.next("The rest is published, and the worker started again with the same command. It goes on from its last commit;")
 	d.say("   what the dead one had processed but not committed is read again, and its results come once.")
-	worker, err := d.worker(ctx, broker.Addr(), job)
+	worker, err := d.worker(ctx, job)
 	if err != nil {
 		return out, err
 	}
@@ -169,20 +195,9 @@ func (d *demo) stream(ctx context.Context, job parity.Job) (parity.Outcome, erro
 	return parity.FromJournal(ctx, job, filepath.Join(d.dir, "demo.db"), demoRun)
 }
 
-func (d *demo) publish(ctx context.Context, addr, log string, gate *gate) error {
-	producer, err := sinkkafka.New(sinkkafka.Config{Brokers: []string{addr}, Topic: demoTopic})
-	if err != nil {
-		return err
-	}
-	defer producer.Close()
-	gate.Producer = producer
-	_, err = replay.Publish(ctx, replay.PublishConfig{Log: log, Producer: gate})
-	return err
-}
-
 // killWorker starts a worker, lets it commit once, gives it more, and kills it.
-func (d *demo) killWorker(ctx context.Context, addr string, job parity.Job, gate *gate) error {
-	worker, err := d.worker(ctx, addr, job)
+func (d *demo) killWorker(ctx context.Context, job parity.Job, gate *gate) error {
+	worker, err := d.worker(ctx, job)
 	if err != nil {
 		return err
 	}
@@ -256,15 +271,16 @@ type worker struct {
 	done   chan error
 }
 
-func (d *demo) worker(ctx context.Context, addr string, job parity.Job) (*worker, error) {
+func (d *demo) worker(ctx context.Context, job parity.Job) (*worker, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, codes.New(codes.Internal, "the demo does not find its own program: %w", err)
 	}
 	w := &worker{done: make(chan error, 1)}
-	w.cmd = exec.CommandContext(ctx, self, "run", filepath.Join(d.dir, "flow.yaml"), "--brokers", addr, "--topic", demoTopic, "--group", "demo",
-		"--run-id", demoRun, "--store", "sqlite:"+filepath.Join(d.dir, "demo.db"), "--once-n", fmt.Sprint(job.Arrivals),
-		"--epoch", "1h", "--epoch-records", fmt.Sprint(demoEpoch), "--fetch", "1", "--ttl", "1s", "--standby")
+	w.cmd = exec.CommandContext(ctx, self, append([]string{"run", filepath.Join(d.dir, "flow.yaml"),
+		"--run-id", demoRun, "--store", "sqlite:" + filepath.Join(d.dir, "demo.db"), "--once-n", fmt.Sprint(job.Arrivals),
+		"--epoch", "1h", "--epoch-records", fmt.Sprint(demoEpoch), "--fetch", "1", "--ttl", "1s", "--standby"}, d.log...)...)
+	w.cmd.Env = append(os.Environ(), d.env...)
 	w.cmd.Stdout, w.cmd.Stderr = &w.output, &w.output
 	if err := w.cmd.Start(); err != nil {
 		return nil, codes.New(codes.Internal, "the worker process does not start: %w", err)

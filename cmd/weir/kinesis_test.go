@@ -232,3 +232,19 @@ func TestKinesisRunsThatCannotBe(t *testing.T) {
 		})
 	}
 }
+
+// The demo over an emulator: the golden hash with a worker that is killed, or a clear line where there is none.
+func TestDemoKinesis(t *testing.T) {
+	t.Parallel()
+	kinesistest.Start(t) // or the test is skipped
+	doc := parse(t, must(t, t.TempDir(), "demo", "--kinesis", "--json"))
+	if doc["verdict"] != "EQUAL_TO_BATCH_GOLDEN" || doc["worker_kills"] != 2.0 {
+		t.Errorf("%v", doc["verdict"])
+	}
+	bare := command(t, t.TempDir(), "demo", "--kinesis")
+	bare.Env = append(bare.Env, "PATH="+t.TempDir())
+	out, err := bare.CombinedOutput()
+	if code := bare.ProcessState.ExitCode(); code != 5 || !strings.Contains(string(out), "needs an emulator, and there is no Node.js") {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+}

@@ -59,13 +59,13 @@ func TestGoldenThroughKinesis(t *testing.T) {
 	for _, shards := range []int32{1, 4} {
 		for _, crash := range []int64{0, 5} {
 			cfg := fixtureConfig(t)
-			cfg.Stream, cfg.CrashEvery = viaKinesis(t, shards), crash
+			cfg.Stream, cfg.CrashEvery, cfg.OtherLog = viaKinesis(t, shards), crash, true
 			report, err := Run(t.Context(), cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
 			d, c := report.Stream, report.Stream.Counts
-			if d.ValuesHash != fixture.ValuesHash || c.Consumed != 6 || c.Filtered != 15 || c.Omitted != 1 || c.Duplicates != 1 || c.Late != 0 {
+			if report.Verdict != EqualToBatch || d.ValuesHash != fixture.ValuesHash || c.Consumed != 6 || c.Filtered != 15 || c.Omitted != 1 || c.Duplicates != 1 || c.Late != 0 {
 				t.Errorf("%d shards, crash every %d: %s, %+v", shards, crash, d.ValuesHash, c)
 			}
 			if crash > 0 && report.Crashes == 0 {

@@ -185,7 +185,7 @@ var Table = []Row{
 		Why: "The kit of flow authors runs the real engine."},
 	{Package: ".", Imports: []string{"*"},
 		Why: "The root is the way in for a newcomer."},
-	{Package: "cmd/weir", Imports: []string{"*"}, Vendors: []string{cobra}, TestVendors: franz,
+	{Package: "cmd/weir", Imports: []string{"*"}, Vendors: []string{cobra}, TestVendors: append(aws[:len(aws):len(aws)], franz...),
 		Why: "Wiring: the only place that chooses edges."},
 
 	// What the project needs for itself.
@@ -211,7 +211,9 @@ var Table = []Row{
 		Why: "A PostgreSQL server for tests: it prepares databases and knows nothing of what is in them."},
 	{Package: "internal/kafkatest", TestVendors: franz,
 		Why: "An Apache Kafka broker for tests: it starts a process and knows nothing of what is in it."},
-	{Package: "internal/kinesistest", TestVendors: aws,
+	{Package: "internal/kinesistest/emulator", Vendors: aws,
+		Why: "A Kinesis emulator for tests and the demo: it starts a process, and has a client for it."},
+	{Package: "internal/kinesistest", Imports: []string{"internal/kinesistest/emulator"}, TestVendors: aws,
 		Why: "A Kinesis emulator for tests: it starts a process and knows nothing of what is in it."},
 	{Package: "internal/secretfile",
 		Why: "Whether a file is kept as a secret: the server and the command line ask."},
