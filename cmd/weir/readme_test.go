@@ -13,7 +13,7 @@ import (
 )
 
 // documents whose shell commands must work as they stand.
-var documents = []string{"README.md", "docs/flow.md", "docs/performance.md", "docs/handoff.md", "docs/scaling.md"}
+var documents = []string{"README.md", "docs/flow.md", "docs/performance.md", "docs/handoff.md", "docs/scaling.md", "docs/observing.md"}
 
 // elsewhere lists the lines that other checks run, each with the place.
 var elsewhere = map[string]string{
@@ -111,6 +111,11 @@ func runBlock(t *testing.T, dir, text string) int {
 				p.Process.Signal(os.Interrupt)
 				p.end(t)
 			})
+			continue
+		}
+		if strings.HasPrefix(line, "weir run") && strings.Contains(line, "--listen") {
+			l := startLogged(t, dir, "run", nil, strings.Fields(line)[1:]...)
+			l.await(t, "listening", func() bool { return strings.Contains(l.said(t), "listening") })
 			continue
 		}
 		if strings.HasPrefix(line, "curl ") {
