@@ -25,7 +25,8 @@ const (
 
 	// leaveTimeout bounds telling the group that we leave. Without that the others wait for the session to run out.
 	leaveTimeout = 3 * time.Second
-	// courtesyTimeout bounds the last commit of offsets of partitions that are given up.
+	// commitTimeout bounds a commit of offsets, courtesyTimeout the last one of partitions that are given up.
+	commitTimeout   = time.Second
 	courtesyTimeout = 300 * time.Millisecond
 )
 
@@ -48,7 +49,7 @@ type GroupConfig struct {
 	Refresh time.Duration
 	// Commit is how often the group's offsets are written. Defaults to 1 s.
 	Commit time.Duration
-	// OnTrouble is told when the membership was lost and is sought again, with the cause. Calls do not overlap.
+	// OnTrouble is told when the membership was lost and is sought again, with the cause; once until it is found. Calls do not overlap.
 	OnTrouble func(cause error)
 }
 
@@ -72,6 +73,8 @@ type Group struct {
 
 	// giving is held while partitions are given up, so that each is given up once.
 	giving sync.Mutex
+	// committing is held while offsets are written, so that none is overtaken by an older one.
+	committing sync.Mutex
 
 	mu sync.Mutex
 	// client is that of a membership while it lasts, id that of the topic.
@@ -80,6 +83,8 @@ type Group struct {
 	// mine is what is assigned; leaving: nothing more is taken.
 	mine    map[int32]bool
 	leaving bool
+	// troubled: OnTrouble was told, and nothing was assigned since.
+	troubled bool
 	// told is where the journal stands, and written where the group does.
 	told, written map[int32]int64
 }
@@ -177,7 +182,13 @@ func (t groupTrouble) OnGroupManageError(err error) { t(err) }
 func (g *Group) trouble(err error, refused chan<- error) {
 	final := g.refusal(err)
 	if final == nil {
-		g.cfg.OnTrouble(err)
+		g.mu.Lock()
+		again := g.troubled
+		g.troubled = true
+		g.mu.Unlock()
+		if !again {
+			g.cfg.OnTrouble(err)
+		}
 		return
 	}
 	select {
@@ -206,6 +217,7 @@ func (g *Group) refusal(err error) error {
 func (g *Group) assigned(h sources.Handler, partitions []int32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.troubled = false
 	if g.leaving || len(partitions) == 0 {
 		return
 	}
@@ -304,7 +316,7 @@ func (g *Group) keepCommitting(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			within, cancel := context.WithTimeout(ctx, g.cfg.Session)
+			within, cancel := context.WithTimeout(ctx, commitTimeout)
 			g.commit(within)
 			cancel()
 		}
@@ -314,6 +326,8 @@ func (g *Group) keepCommitting(ctx context.Context) {
 // commit writes what has moved. It is sent as the member and generation that we are, so that one which was put out of the group changes nothing;
 // what the broker refuses, during a rebalance for example, is tried again the next time.
 func (g *Group) commit(ctx context.Context) {
+	g.committing.Lock()
+	defer g.committing.Unlock()
 	g.mu.Lock()
 	client := g.client
 	req := kmsg.NewPtrOffsetCommitRequest()

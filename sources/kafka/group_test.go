@@ -127,14 +127,17 @@ func (m *member) leave(t *testing.T) {
 	}
 }
 
-func join(t *testing.T, addr, topic, group string, h sources.Handler) *member {
+func join(t *testing.T, addr, topic, group string, h sources.Handler, tune ...func(*kafka.GroupConfig)) *member {
 	t.Helper()
 	s, err := kafka.New(kafka.Config{Brokers: []string{addr}, Topic: topic})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := s.Group(kafka.GroupConfig{Group: group, Heartbeat: 50 * time.Millisecond, Refresh: 300 * time.Millisecond, Commit: 20 * time.Millisecond,
-		OnTrouble: func(err error) { t.Logf("membership: %v", err) }})
+	cfg := kafka.GroupConfig{Group: group, Heartbeat: 50 * time.Millisecond, Refresh: 300 * time.Millisecond, Commit: 20 * time.Millisecond}
+	for _, f := range tune {
+		f(&cfg)
+	}
+	g, err := s.Group(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,14 +341,25 @@ func TestGroupRefused(t *testing.T) {
 	}
 }
 
-// TestGroupPutOut: a member that the group has forgotten loses what it had, and gets it again.
+// TestGroupPutOut: a member that the group has forgotten loses what it had, and gets it again. It tells once, however often it asks in vain.
 func TestGroupPutOut(t *testing.T) {
 	t.Parallel()
 	b := start(t, devbroker.Config{})
 	topic := b.topic(t, 2, nil)
 	o := newOwners(t)
-	a := join(t, b.addr, topic, "out", &handler{owners: o, name: "a"})
+	told := make(chan error, 10)
+	a := join(t, b.addr, topic, "out", &handler{owners: o, name: "a"}, func(c *kafka.GroupConfig) { c.OnTrouble = func(err error) { told <- err } })
 	o.counts(2, map[string]int{"a": 2})
+	refused := 0
+	b.Cluster().ControlKey(int16(kmsg.JoinGroup), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.Cluster().KeepControl()
+		if refused++; refused > 3 {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.JoinGroupResponse)
+		resp.ErrorCode = kerr.GroupMaxSizeReached.Code
+		return resp, nil, true
+	})
 	b.Cluster().ControlKey(int16(kmsg.Heartbeat), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
 		resp.ErrorCode = kerr.UnknownMemberID.Code
@@ -354,6 +368,9 @@ func TestGroupPutOut(t *testing.T) {
 	o.counts(2, map[string]int{"": 2})
 	o.counts(2, map[string]int{"a": 2})
 	a.leave(t)
+	if err := <-told; !errors.Is(err, kerr.UnknownMemberID) || len(told) != 0 {
+		t.Errorf("told %v, and %d more", err, len(told))
+	}
 }
 
 func TestAPartitionAsASource(t *testing.T) {
