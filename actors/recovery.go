@@ -92,7 +92,9 @@ func ofRecovery(err error) bool {
 }
 
 // stays says whether what is blocked leaves the run alive.
-func (in *incarnation) stays() bool { return in.cfg.StayBlocked && in.cfg.unbounded() && !in.bounded }
+func (in *incarnation) stays() bool {
+	return in.cfg.StayBlocked && in.cfg.unbounded() && (!in.bounded || in.cfg.HandOn)
+}
 
 // faulted is what the source said about one partition, when the others can be read on.
 func (in *incarnation) faulted(err error) (*sources.Fault, bool) {
