@@ -144,6 +144,9 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	if err := o.measureTTL(ctx, store); err != nil {
 		return err
 	}
+	if err := o.sameScope(ctx, store); err != nil {
+		return err
+	}
 	if err := a.listenTo(ctx, o.listenFlags, o.runID, o.epoch, plan); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/weirstream/weir/actors"
 	"github.com/weirstream/weir/actors/group"
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/sources"
 	"github.com/weirstream/weir/sources/kafka"
@@ -54,6 +55,24 @@ func (o *runOptions) checkScope() error {
 		return usagef("--emit is written at the end of a run, which --scope partition does not have; `weir journal emit %s` makes the document of what is committed", o.runID)
 	case o.session <= 0:
 		return usagef("--session must be more than 0, not %s", o.session)
+	}
+	return nil
+}
+
+// sameScope refuses to go on with a run in another scope than it began in: what is committed there would be computed and published once more.
+func (o *runOptions) sameScope(ctx context.Context, store control.RunLister) error {
+	all, err := store.Runs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		_, apart := group.PartitionOf(o.runID, r.Header.RunID)
+		switch {
+		case o.scope == scopePartition && r.Header.RunID == o.runID:
+			return codes.New(codes.RunMismatch, "run %q is one run (--scope run), at epoch %d; it cannot go on by partitions: leave --scope out, or use a new --run-id", o.runID, r.Epoch)
+		case o.scope == scopeRun && apart:
+			return codes.New(codes.RunMismatch, "run %q is shared out by partitions, %q is one of them; go on with --scope partition, or use a new --run-id", o.runID, r.Header.RunID)
+		}
 	}
 	return nil
 }

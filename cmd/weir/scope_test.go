@@ -147,6 +147,8 @@ func TestScopePartition(t *testing.T) {
 		refused(t, dir, 3, []string{"RUN_MISMATCH", "no partition can be worked on"}, args...)
 		refused(t, dir, 3, []string{"RUN_MISMATCH", "fingerprint"}, "journal", "emit", "apart", "--flow", "other.yaml", "--store", "sqlite:apart.db")
 	})
+	refused(t, dir, 3, []string{"RUN_MISMATCH", "--scope partition"}, runArgs(addr, "shared", "apart")...)
+	refused(t, dir, 3, []string{"RUN_MISMATCH", "by partitions"}, apartArgs(addr, "shared", "whole")...)
 	refused(t, dir, 3, []string{"RUN_UNKNOWN", "nobody"}, "journal", "emit", "nobody", "--flow", "flow.yaml", "--store", "sqlite:apart.db")
 }
 
