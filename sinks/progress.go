@@ -17,7 +17,12 @@ type Progress struct {
 }
 
 // NewProgress begins with what stands, which it keeps. width is the number of outputs.
-func NewProgress(width int, at map[int32]int64) *Progress { return &Progress{width: width, at: at} }
+func NewProgress(width int, at map[int32]int64) *Progress {
+	if at == nil {
+		at = map[int32]int64{}
+	}
+	return &Progress{width: width, at: at}
+}
 
 // Published implements a Writer's method of that name.
 func (p *Progress) Published() map[int32]int64 { return maps.Clone(p.at) }
@@ -29,9 +34,6 @@ func (p *Progress) Rest(batches []Rows) ([]Rows, error) {
 		return nil, codes.New(codes.Internal, "a sink was written to after an error without being opened anew")
 	}
 	ends := maps.Clone(p.at)
-	if ends == nil {
-		ends = map[int32]int64{}
-	}
 	var out []Rows
 	for _, b := range batches {
 		if b.Count == 0 {
@@ -56,9 +58,6 @@ func (p *Progress) Rest(batches []Rows) ([]Rows, error) {
 
 // Done notes that rows stand.
 func (p *Progress) Done(rows []Rows) {
-	if p.at == nil {
-		p.at = map[int32]int64{}
-	}
 	for _, r := range rows {
 		p.at[r.Partition] = max(p.at[r.Partition], r.End())
 	}

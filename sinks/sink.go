@@ -28,9 +28,10 @@ type Sink interface {
 // Writer publishes the rows of one run for one owner. It is used by one goroutine.
 type Writer interface {
 	// Published gives for each partition the number of rows that were visible, as Open found it and Publish went on. A partition that is absent is one
-	// of which the target cannot tell. The map belongs to the caller.
+	// of which the target cannot tell, or has never heard: its first rows may be any. The map belongs to the caller.
 	Published() map[int32]int64
-	// Publish makes rows visible and returns when they are, and are durable as far as the target goes. Rows below Published are left out.
+	// Publish makes rows visible and returns when they are, or become so whatever happens to us, and are durable as far as the target goes. Rows below
+	// Published are left out.
 	// Rows and their memory belong to the caller again when it returns. Errors carry a code, whose verdict says what to do:
 	//
 	//   - Fatal: refused, and would be again; STALE_FENCE when another owner has come.
@@ -50,7 +51,7 @@ type Features struct {
 	AtomicWithJournal bool
 	// Once: a reader of the target sees no row twice.
 	Once bool
-	// ReadBack: Published knows every partition that was opened.
+	// ReadBack: Published knows every partition that was opened and has rows.
 	ReadBack bool
 	// FencedByTarget: once an owner with a higher token has opened the target, one with a lower token changes nothing and gets STALE_FENCE.
 	// Without it and with Once, what a stale owner still writes is a row that the present owner then leaves out.

@@ -1,0 +1,244 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/internal/kafkaclient"
+	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/sinks"
+)
+
+// lane is one partition of the run, with its transactional id.
+//
+// Opening: check that no higher token was there; initialise the transactional id, which ends what was open and fences others; check again; and mark our
+// token in a transaction of that id, which the broker commits only if nobody has initialised the id since. So the mark never goes down, and whoever was
+// there before us can commit nothing any more. Then the id is initialised for the writing, and the mark looked at once more.
+type lane struct {
+	w         *sinkWriter
+	partition int32
+	to        int32
+	name      string
+	session   *kafkaclient.Session
+
+	// at is the number of rows that stand, -1 when the broker does not tell.
+	at int64
+	// records of this publication, and the number after the last row; -1 while there are none.
+	records []*kgo.Record
+	end     int64
+}
+
+func (l *lane) reset() { l.records, l.end = l.records[:0], -1 }
+
+const owners = "/owner"
+
+// glance is check before anything is done: a former owner's transaction may be open, and nothing waits for its end.
+func (l *lane) glance(ctx context.Context) error {
+	token, err := l.offset(ctx, l.name+owners)
+	return l.compare(token, err)
+}
+
+// check refuses us when the target has seen a higher token.
+func (l *lane) check(ctx context.Context) error {
+	token, err := l.offset(kadm.RequireStable(ctx), l.name+owners)
+	return l.compare(token, err)
+}
+
+func (l *lane) compare(token int64, err error) error {
+	if err == nil && token > int64(l.w.to.Token) {
+		return codes.New(codes.StaleFence, "sink topic %q: partition %d of run %q was opened by an owner with token %d; this one has %d", l.w.s.cfg.Topic, l.partition, l.w.to.RunID, token, l.w.to.Token)
+	}
+	return err
+}
+
+// mark leaves our token, by a client of its own: it speaks the older versions of the requests, which every broker has, and in which the producer's epoch
+// stays, so that the transaction can be made by hand, without a record.
+func (l *lane) mark(ctx context.Context) error {
+	old := kversion.Stable()
+	old.SetMaxKeyVersion(int16(kmsg.EndTxn), 4)
+	old.SetMaxKeyVersion(int16(kmsg.TxnOffsetCommit), 4)
+	session, err := l.w.s.client(kgo.TransactionalID(l.name), kgo.TransactionTimeout(l.w.s.cfg.TransactionTimeout), kgo.MaxVersions(old))
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	id, epoch, err := producerID(ctx, session.Client)
+	if err != nil {
+		return err
+	}
+	if err := l.check(ctx); err != nil {
+		return err
+	}
+	if err := l.commitOffset(ctx, session.Client, l.name+owners, int64(l.w.to.Token)); err != nil {
+		return err
+	}
+	return patient(ctx, func() error {
+		end := kmsg.NewPtrEndTxnRequest()
+		end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = l.name, id, epoch, true
+		resp, err := end.RequestWith(ctx, session.Client)
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(resp.ErrorCode)
+	})
+}
+
+// initialise makes the client of the transactional id.
+func (l *lane) initialise(ctx context.Context) error {
+	session, err := l.w.s.client(kgo.TransactionalID(l.name), kgo.TransactionTimeout(l.w.s.cfg.TransactionTimeout))
+	if err != nil {
+		return err
+	}
+	l.session = session
+	_, _, err = producerID(ctx, session.Client)
+	return err
+}
+
+// producerID initialises the transactional id of a client, once.
+func producerID(ctx context.Context, client *kgo.Client) (id int64, epoch int16, err error) {
+	err = patient(ctx, func() error {
+		id, epoch, err = client.ProducerID(ctx)
+		return err
+	})
+	return id, epoch, err
+}
+
+// readBack looks at the mark again and at what stands.
+func (l *lane) readBack(ctx context.Context) error {
+	if err := l.check(ctx); err != nil {
+		return err
+	}
+	var err error
+	l.at, err = l.offset(kadm.RequireStable(ctx), l.name)
+	return err
+}
+
+// offset is that of a group, -1 when there is none. With kadm.RequireStable, one that is part of a transaction is waited for.
+func (l *lane) offset(ctx context.Context, group string) (at int64, err error) {
+	err = patient(ctx, func() error {
+		at = -1
+		found, err := kadm.NewClient(l.w.plain.Client).FetchOffsets(ctx, group)
+		if errors.Is(err, kerr.GroupIDNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if o, has := found.Lookup(l.w.s.cfg.Topic, 0); has {
+			at = o.At
+			return o.Err
+		}
+		return nil
+	})
+	return at, err
+}
+
+// encode makes records of rows.
+func (l *lane) encode(r sinks.Rows) error {
+	token := strconv.AppendUint(nil, l.w.to.Token, 10)
+	width := len(l.w.to.Outputs)
+	err := r.Each(width, nil, func(number int64, row *partitions.Row) error {
+		value := l.w.json.Append(nil, r.Partition, number, row)
+		at := append(strconv.AppendInt(make([]byte, 0, 24), int64(r.Partition), 10), '/')
+		l.records = append(l.records, &kgo.Record{
+			Partition: l.to, Key: append([]byte{}, row.Key...), Value: value,
+			Headers: []kgo.RecordHeader{{Key: HeaderRow, Value: strconv.AppendInt(at, number, 10)}, {Key: HeaderToken, Value: token}},
+		})
+		return nil
+	})
+	l.end = r.End()
+	return err
+}
+
+// produce writes the records, in a transaction if there is one, and waits until they are written.
+func (l *lane) produce(ctx context.Context) error {
+	client := l.session.Client
+	if !l.w.s.cfg.Idempotent {
+		if err := client.BeginTransaction(); err != nil {
+			return err
+		}
+	}
+	return client.ProduceSync(ctx, l.records...).FirstErr()
+}
+
+// count puts the number of rows into the transaction.
+func (l *lane) count(ctx context.Context) error {
+	return l.commitOffset(ctx, l.session.Client, l.name, l.end)
+}
+
+// commitOffset puts a group's offset into the transaction of a client.
+func (l *lane) commitOffset(ctx context.Context, client *kgo.Client, group string, at int64) error {
+	id, epoch, err := client.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	err = patient(ctx, func() error {
+		req := kmsg.NewPtrAddOffsetsToTxnRequest()
+		req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = l.name, id, epoch, group
+		resp, err := req.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(resp.ErrorCode)
+	})
+	if err != nil {
+		return err
+	}
+	return patient(ctx, func() error {
+		req := kmsg.NewPtrTxnOffsetCommitRequest()
+		req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = l.name, id, epoch, group
+		topic := kmsg.NewTxnOffsetCommitRequestTopic()
+		topic.Topic, topic.TopicID = l.w.s.cfg.Topic, l.w.topic.ID
+		partition := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+		partition.Offset = at
+		topic.Partitions = append(topic.Partitions, partition)
+		req.Topics = append(req.Topics, topic)
+		resp, err := req.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// patient asks again while a coordinator is busy: with ending the transaction before, or with starting.
+func patient(ctx context.Context, ask func() error) error {
+	for {
+		err := ask()
+		if !slices.ContainsFunc(busy, func(e error) bool { return errors.Is(err, e) }) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+var busy = []error{kerr.ConcurrentTransactions, kerr.UnstableOffsetCommit, kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable, kerr.NotCoordinator}
+
+// askAgain is about as long as a coordinator takes to end a transaction.
+const askAgain = 10 * time.Millisecond
+
+// commit makes the rows and their number visible.
+func (l *lane) commit(ctx context.Context) error {
+	return l.session.Client.EndTransaction(ctx, kgo.TryCommit)
+}

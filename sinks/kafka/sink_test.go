@@ -1,0 +1,137 @@
+package kafka_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirstream/weir/internal/devbroker"
+	"github.com/weirstream/weir/internal/kafkatest"
+	"github.com/weirstream/weir/sinks"
+	"github.com/weirstream/weir/sinks/kafka"
+	"github.com/weirstream/weir/sinks/sinktest"
+)
+
+// seenIn reads the committed records of a topic that belong to a run.
+func seenIn(t testing.TB, addr, topic, run string) []sinktest.Seen {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cl := client(t, addr, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(20*time.Millisecond),
+		// The last record below the end is a marker when a transaction ended there.
+		kgo.KeepControlRecords())
+	defer cl.Close()
+	settled(ctx, t, cl)
+	// An owner that was killed, or taken over, may have left a transaction open at the end; what is committed lies before it.
+	ends, err := kadm.NewClient(cl).ListCommittedOffsets(ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := map[int32]int64{}
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			open[o.Partition] = o.Offset
+		}
+	})
+	var out []sinktest.Seen
+	for len(open) > 0 {
+		fetches := cl.PollFetches(ctx)
+		if err := ctx.Err(); err != nil {
+			t.Fatalf("the topic is not read to its end: %v", open)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			end, reading := open[r.Partition]
+			if reading && r.Offset >= end-1 {
+				delete(open, r.Partition)
+			}
+			if !reading || r.Offset >= end || r.Attrs.IsControl() {
+				return
+			}
+			var head struct {
+				Run       string
+				Partition int32
+				Row       int64
+			}
+			if err := json.Unmarshal(r.Value, &head); err != nil {
+				t.Fatal(err)
+			}
+			if head.Run == run {
+				out = append(out, sinktest.Seen{Partition: head.Partition, Number: head.Row, Text: string(r.Value)})
+			}
+		})
+	}
+	return out
+}
+
+// settled waits until no transaction is between its decision, which is what a commit waits for, and its markers, which readers wait for.
+func settled(ctx context.Context, t testing.TB, cl *kgo.Client) {
+	t.Helper()
+	for {
+		under, err := kadm.NewClient(cl).ListTransactions(ctx, nil, []string{"PrepareCommit", "PrepareAbort"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(under) == 0 {
+			return
+		}
+	}
+}
+
+func TestSuiteTransactional(t *testing.T) {
+	t.Parallel()
+	sinktest.Run(t, func(t testing.TB) sinktest.Place {
+		b := start(t, devbroker.Config{Partitions: 2, Topics: []string{topic}})
+		return placeAt(b.Addr(), topic, false)
+	})
+}
+
+func TestSuiteIdempotent(t *testing.T) {
+	t.Parallel()
+	sinktest.Run(t, func(t testing.TB) sinktest.Place {
+		b := start(t, devbroker.Config{Partitions: 2, Topics: []string{topic}})
+		return placeAt(b.Addr(), topic, true)
+	})
+}
+
+func placeAt(addr, topic string, idempotent bool) sinktest.Place {
+	return sinktest.Place{
+		Sink: func(hook func(string) error) sinks.Sink {
+			s, err := kafka.NewSink(kafka.SinkConfig{Brokers: []string{addr}, Topic: topic, Idempotent: idempotent, Hook: hook, StallTimeout: 20 * time.Second})
+			if err != nil {
+				panic(err) // the configuration is fixed
+			}
+			return s
+		},
+		Seen: func(t testing.TB, run string) []sinktest.Seen { return seenIn(t, addr, topic, run) },
+	}
+}
+
+// TestSuiteApacheKafka: the same over the original, whose transactions and groups are not kfake's.
+func TestSuiteApacheKafka(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Shared(t)
+	for name, idempotent := range map[string]bool{"transactional": false, "idempotent": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := 0
+			var mu sync.Mutex
+			sinktest.Run(t, func(t testing.TB) sinktest.Place {
+				mu.Lock()
+				n++
+				topic := fmt.Sprintf("suite-%s-%d", name, n)
+				mu.Unlock()
+				admin := kadm.NewClient(client(t, b.Addr()))
+				if _, err := admin.CreateTopic(t.Context(), 2, 1, nil, topic); err != nil {
+					t.Fatal(err)
+				}
+				return placeAt(b.Addr(), topic, idempotent)
+			})
+		})
+	}
+}
