@@ -63,6 +63,9 @@ type Place struct {
 	Behind time.Duration
 }
 
+// peekRecords are those of a page of Peek, of which the first counts. A page may be empty because what it would have held is past its retention.
+const peekRecords = 100
+
 // peekCalls bounds the pages of Peek: a stretch of a shard without records is paged through, and a person waits.
 const peekCalls = 20
 
@@ -87,7 +90,7 @@ func (s *Stream) first(ctx context.Context, number int32, in *kinesis.GetShardIt
 	for calls := 0; err == nil && iterator != nil && calls < peekCalls; calls++ {
 		var page *kinesis.GetRecordsOutput
 		err = s.ask(ctx, "GetRecords", func(ctx context.Context) (err error) {
-			page, err = s.cfg.Client.GetRecords(ctx, &kinesis.GetRecordsInput{ShardIterator: iterator, Limit: aws.Int32(1)})
+			page, err = s.cfg.Client.GetRecords(ctx, &kinesis.GetRecordsInput{ShardIterator: iterator, Limit: aws.Int32(peekRecords)})
 			return err
 		})
 		if err != nil {

@@ -119,11 +119,15 @@ func (r *reader) take(max int) ([]record.Batch, error) {
 	}
 	r.out = r.out[:0]
 	ended := 0
+	var fault *sources.Fault
 	for i := range r.shards {
 		sh := r.shards[(r.turn+i)%len(r.shards)]
 		if sh.ended && sh.ready == nil {
 			ended++
 			continue
+		}
+		if sh.fault != nil && sh.ready == nil && !sh.paused && fault == nil {
+			fault = sh.fault
 		}
 		if sh.paused || sh.ready == nil || max > 0 && records(r.out) >= max {
 			continue
@@ -142,6 +146,8 @@ func (r *reader) take(max int) ([]record.Batch, error) {
 		return r.out, nil
 	case r.err != nil:
 		return nil, r.err
+	case fault != nil:
+		return nil, fault
 	case ended == len(r.shards):
 		return nil, io.EOF
 	}
@@ -161,7 +167,7 @@ func (r *reader) nothing(since time.Time) bool {
 	defer r.mu.Unlock()
 	asked := false
 	for _, sh := range r.shards {
-		if sh.paused || sh.ended {
+		if sh.paused || sh.ended || sh.fault != nil {
 			continue
 		}
 		if sh.ready != nil || sh.emptyAt.Before(since) {
@@ -202,10 +208,14 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// fail ends the reader with the first error.
-func (r *reader) fail(err error) {
+// fail ends the reader with the first error, or one shard of it: the others are read on once it is paused.
+func (r *reader) fail(sh *shard, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if errors.As(err, &sh.fault) {
+		r.wake()
+		return
+	}
 	if r.err == nil && !r.closed && !errors.Is(err, context.Canceled) {
 		r.err = err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sources"
 )
 
 // shard reads one shard, page after page:
@@ -38,9 +39,11 @@ type shard struct {
 	subs []subRecord
 
 	// Guarded by the reader's mu.
-	ready   []record.Record
-	paused  bool
-	ended   bool
+	ready  []record.Record
+	paused bool
+	ended  bool
+	// fault is why the shard is not read any more, though others may be.
+	fault   *sources.Fault
 	emptyAt time.Time
 }
 
@@ -72,7 +75,7 @@ func (sh *shard) deliver(left int) record.Batch {
 // run is the goroutine of the shard.
 func (sh *shard) run(ctx context.Context) {
 	if err := sh.read(ctx); err != nil {
-		sh.r.fail(err)
+		sh.r.fail(sh, err)
 	}
 }
 
@@ -290,8 +293,16 @@ func (sh *shard) lost(in []types.Record) error {
 	if len(in) > 0 {
 		holds = "the oldest that it holds is " + aws.ToString(in[0].SequenceNumber) + ", which arrived at " + aws.ToTime(in[0].ApproximateArrivalTimestamp).UTC().Format(time.RFC3339)
 	}
-	return codes.New(codes.OffsetLost, "stream %q, shard %s: the record %s, which the run read last, is gone, and with it maybe some that came after: %s. Records are kept as long as the stream's retention says",
+	f := &sources.Fault{Partition: sh.number, Need: sh.next}
+	if len(in) > 0 {
+		f.After, f.Known = sh.next, true
+		if first, err := record.ParsePosition(aws.ToString(in[0].SequenceNumber)); err == nil {
+			f.After = first
+		}
+	}
+	f.Err = codes.New(codes.OffsetLost, "stream %q, shard %s: the record %s, which the run read last, is gone, and with it maybe some that came after: %s. Records are kept as long as the stream's retention says",
 		sh.r.s.cfg.Stream, ShardID(sh.number), sh.next.Prev(), holds)
+	return f
 }
 
 // unpack appends a record of the stream, or those that it carries.
