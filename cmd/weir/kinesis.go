@@ -161,6 +161,7 @@ func (a *app) shared(ctx context.Context, plan *flow.Plan, stream *kinesis.Strea
 				a.log.Info("committed", "shard", p, "epoch", now.Epoch, "records", now.Counts.Records, "outputs", now.Counts.Outputs, "watermark", now.Watermark.String())
 			}
 			cfg.Fencing = &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease}
+			o.recovery(&cfg, store)
 			keep(&cfg)
 			shown.put(p, a.watch.attach(&cfg, group.RunID(o.runID, p)))
 			return cfg, nil

@@ -174,9 +174,9 @@ func (r *river) gone() {
 	}
 }
 
-// What a shard held is lost after the retention: the shard waits with words and a code, the others go on, and an operator's choice is kept.
-func TestKinesisLost(t *testing.T) {
-	t.Parallel()
+// lost is a run whose next records are gone, at work on newer ones.
+func lost(t *testing.T) (*river, *process) {
+	t.Helper()
 	r := newRiver(t, 1)
 	r.publish(1)
 	p := start(t, r.dir, r.args("run")...)
@@ -185,11 +185,37 @@ func TestKinesisLost(t *testing.T) {
 	r.Shift(t, 25*time.Hour)
 	r.publish(1)
 	p = start(t, r.dir, r.args("run")...)
-	until(t, "the loss is told", []*process{p}, func() bool {
+	until(t, "the loss is seen", []*process{p}, func() bool {
 		s := r.shardsOf("run")[0]
 		e, _ := s["error"].(map[string]any)
 		return e != nil && e["code"] == "OFFSET_LOST"
 	})
+	return r, p
+}
+
+// What a shard held is lost after the retention: it waits, with words and a code, until an operator chooses; the choice is a decision in the journal.
+func TestKinesisLost(t *testing.T) {
+	t.Parallel()
+	r, p := lost(t)
+	first := parse(t, must(t, r.dir, r.rewind("--all", "--to", trimHorizon, "--json")...))["shards"].([]any)[0].(map[string]any)
+	to, _ := first["first"].(string)
+	if to == "" {
+		t.Fatalf("%v", first)
+	}
+	must(t, r.dir, "recover", "run", "--store", "sqlite:run.db", "--partition", "0", "--accept-gap", "--to", to, "--reason", "it is old", "--apply")
+	until(t, "the run goes on", []*process{p}, func() bool { return total(apart(t, filepath.Join(r.dir, "run.db"), "run")) == 2*fixtureArrivals })
+	r.ends(p)
+	for _, words := range []string{"OFFSET_LOST", "is gone", "weir recover"} {
+		if !strings.Contains(p.out.String(), words) {
+			t.Errorf("%q is not told:\n%s", words, p.out.String())
+		}
+	}
+}
+
+// The choice may also be made when the run is started, for whatever is gone; it is kept with who made it and why.
+func TestKinesisAcceptGap(t *testing.T) {
+	t.Parallel()
+	r, p := lost(t)
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
