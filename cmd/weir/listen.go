@@ -206,6 +206,7 @@ func (w *watching) partitions(tell func(group.Change), boards *boards) func(grou
 	if w == nil {
 		return tell
 	}
+	w.apart()
 	return func(c group.Change) {
 		if b := boards.of(c.Partition); b != nil {
 			switch c.Phase {

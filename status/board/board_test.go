@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/actors"
+	"github.com/weirstream/weir/backpressure"
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/control/controltest"
@@ -391,5 +392,41 @@ func TestCountsOfTheBoard(t *testing.T) {
 	set.Remove(ten) // was replaced
 	if r := set.Report(); len(r.Runs) != 1 || r.Runs[0].Run != "r/10" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Two pressures stand at once: the end of one leaves the other, with its own values and time.
+func TestPressuresOfAPartition(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	b := New(Config{Run: "r", Now: func() time.Time { return now }})
+	m, err := backpressure.New(backpressure.Config{UnfinishedLag: backpressure.Band{High: 10, Low: 5}, BytesInFlight: backpressure.Band{High: 100, Low: 50}, History: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	measure := func(g backpressure.Gauge, v int64) status.Pressure {
+		now = now.Add(time.Second)
+		tr, moved := m.Measure(g, v, now)
+		if !moved {
+			t.Fatalf("%s %d crosses nothing", g, v)
+		}
+		b.Backpressure(0, tr)
+		return b.Snapshot().Partitions[0].Pressure
+	}
+	first := measure(backpressure.UnfinishedLag, 12)
+	if first.State != "SOURCE_PAUSED" || first.Reason != "LAG_HIGH" || first.Measured != 12 || first.Threshold != 10 || first.Release == "" {
+		t.Errorf("%+v", first)
+	}
+	if p := measure(backpressure.BytesInFlight, 120); p.Reason != "BYTES_HIGH" || p.Measured != 120 {
+		t.Errorf("%+v", p)
+	}
+	if p := measure(backpressure.BytesInFlight, 40); p.State != "SOURCE_PAUSED" || p.Reason != "LAG_HIGH" || p.Measured != 12 || !p.Since.Equal(*first.Since) || strings.Contains(p.Release, "bytes") {
+		t.Errorf("when one has ended: %+v", p)
+	}
+	if got := b.Snapshot().Partitions[0].State; got != status.Starting {
+		t.Errorf("a run that has not begun: %s", got)
+	}
+	if p := measure(backpressure.UnfinishedLag, 4); p.State != "FLOWING" || p.Reason != "" || p.Since != nil {
+		t.Errorf("when all have: %+v", p)
 	}
 }

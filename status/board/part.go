@@ -36,6 +36,7 @@ type part struct {
 	aside              map[string]*asideOf
 	queue              status.Queue
 	pressure           status.Pressure
+	reasons            []status.Pressure
 	extent             sources.Extent
 	observed           bool
 }
@@ -69,7 +70,7 @@ func (p *part) reset() {
 	p.facts = status.Facts{}
 	p.queue = status.Queue{}
 	if p.pressure.State != backpressure.RecoveryBlocked.String() {
-		p.pressure = status.Pressure{State: backpressure.Flowing.String()}
+		p.pressure, p.reasons = status.Pressure{State: backpressure.Flowing.String()}, nil
 	}
 }
 
@@ -153,18 +154,33 @@ func (p *part) queued(q actors.Queue) {
 	p.facts.Held = !q.State.Reads()
 }
 
+// endOf says which reason the end of a pressure ends.
+var endOf = map[backpressure.Reason]backpressure.Reason{
+	backpressure.LagDrained: backpressure.LagHigh, backpressure.BytesDrained: backpressure.BytesHigh, backpressure.DiskFreed: backpressure.DiskLow,
+	backpressure.BufferDrained: backpressure.BufferFull, "EVENT_TIME_ALIGNED": "EVENT_TIME_AHEAD",
+}
+
+// pressed takes a transition. Several reasons may stand at once: the one that came last is shown.
 func (p *part) pressed(t backpressure.Transition, at time.Time) {
+	ended, isEnd := endOf[t.Reason]
+	if t.Reason == backpressure.OperatorChoice {
+		ended, isEnd = t.Choice.Settles, true
+	}
+	if !isEnd {
+		ended = t.Reason // it takes the new values
+	}
+	p.reasons = slices.DeleteFunc(p.reasons, func(s status.Pressure) bool { return s.Reason == string(ended) })
+	if !isEnd {
+		p.reasons = append(p.reasons, status.Pressure{Reason: string(t.Reason), Measured: t.Measured, Threshold: t.Threshold, Detail: t.Detail, Since: &at})
+	}
 	if t.To == backpressure.Flowing {
-		p.pressure = status.Pressure{State: t.To.String()}
-		return
+		p.reasons = nil
 	}
-	since := &at
-	if p.pressure.State == t.To.String() && p.pressure.Since != nil {
-		since = p.pressure.Since
+	p.pressure = status.Pressure{}
+	if n := len(p.reasons); n > 0 {
+		p.pressure = p.reasons[n-1]
 	}
-	p.pressure = status.Pressure{
-		State: t.To.String(), Reason: string(t.Reason), Measured: t.Measured, Threshold: t.Threshold, Detail: t.Detail, Since: since, Release: t.Release,
-	}
+	p.pressure.State, p.pressure.Release = t.To.String(), t.Release
 }
 
 // snapshot is the partition as a document has it.
