@@ -356,10 +356,16 @@ func TestPartitionWithholdsCredit(t *testing.T) {
 			shell.Send(p, toPartition(deliver{now(b), &part{batch: batches[0], records: 1, bytes: int64(10 + i)}}))
 		}
 		actortest.Expect[credit](b.reader)
+		if got := actortest.Expect[buffered](b.reader); got.bytes < 300 {
+			t.Errorf("%+v", got)
+		}
 		b.reader.ExpectNone(time.Hour)
 		actortest.Expect[epochDue](b.coordinator)
 		b.coordinator.ExpectNone(time.Hour)
 		shell.Send(p, toPartition(barrier{now(b), 1}))
+		if got := actortest.Expect[buffered](b.reader); got.bytes != 0 {
+			t.Errorf("%+v", got)
+		}
 		if got := actortest.Expect[credit](b.reader); got.records != 2 || got.bytes != 23 {
 			t.Errorf("%+v", got)
 		}

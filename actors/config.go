@@ -74,6 +74,14 @@ type Config struct {
 	// flow.CreditRecords and flow.CreditBytes, on which the memory bound of a plan is reckoned.
 	CreditRecords, CreditBytes int64
 
+	// MaxSkew bounds how far in event time one partition is read ahead of the slowest that has something to read (and what one window holds
+	// beyond that). Defaults to 0: partitions are read as fast as they come.
+	MaxSkew time.Duration
+	// FreeDisk measures the free bytes where the run writes, every 2 s and not in an actor. Below MinFreeDisk nothing more is read, until
+	// twice as much is free. Both default to off.
+	FreeDisk    func() (int64, error)
+	MinFreeDisk int64
+
 	// Backoff is the pause between incarnations.
 	Backoff Backoff
 	// MaxFailures ends the run when one cause (the same code, or a panic, or an error without a code, in the same actor) has come that
@@ -159,6 +167,7 @@ func (c *Config) Validate() error {
 	check(c.EpochEvery < 0, "EpochEvery is %v. It must be 0 (the default) or more.", c.EpochEvery)
 	check(c.EpochRecords < 0 || c.EpochBytes < 0, "EpochRecords is %d and EpochBytes %d. They must be 0 or more.", c.EpochRecords, c.EpochBytes)
 	check(c.CreditRecords < 0 || c.CreditBytes < 0, "The credits are %d records and %d bytes. They must be 0 (the defaults) or more.", c.CreditRecords, c.CreditBytes)
+	check(c.MaxSkew < 0 || c.MinFreeDisk < 0 || c.MinFreeDisk > 1<<61, "MaxSkew is %v and MinFreeDisk %d. They must be 0 (off) or more.", c.MaxSkew, c.MinFreeDisk)
 	check(c.MaxFailures < 0, "MaxFailures is %d. It must be 0 (the default) or more.", c.MaxFailures)
 	check(c.Backoff.Min < 0 || c.Backoff.Max < 0, "The back-off is from %v to %v. Both must be 0 (the defaults) or more.", c.Backoff.Min, c.Backoff.Max)
 	if len(wrong) == 0 {

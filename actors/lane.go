@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,15 @@ type lane struct {
 	held      bool
 	// blocked: it cannot be read on.
 	blocked bool
+	// at is how far it has come in event time, lead how far that is ahead of the slowest. caughtUp: its log is read to its end for now.
+	// idle: it is out of the merge.
+	// still counts the batches that did not move it in event time.
+	at             record.EventTime
+	still          int
+	lead           time.Duration
+	caughtUp, idle bool
+	// buffered are bytes of results that wait for the journal, when they hold the partition; free is the free disk.
+	buffered, free int64
 	// asked: the Poll under way asks for this partition, since it was not held when it began.
 	asked bool
 
@@ -38,14 +48,11 @@ type lane struct {
 }
 
 func newLane(in *incarnation, partition int32, to shell.Ref[toPartition]) (*lane, error) {
-	l := &lane{in: in, partition: partition, to: to, credits: backpressure.NewCredits(in.cfg.CreditRecords, in.cfg.CreditBytes)}
+	l := &lane{in: in, partition: partition, to: to, credits: backpressure.NewCredits(in.cfg.CreditRecords, in.cfg.CreditBytes),
+		at: record.NoTime, free: math.MaxInt64}
 	records, bytes := l.credits.Window()
 	var err error
-	l.machine, err = backpressure.New(backpressure.Config{
-		UnfinishedLag: backpressure.Band{High: records, Low: records / 2},
-		BytesInFlight: backpressure.Band{High: bytes, Low: bytes / 2},
-		History:       16,
-	})
+	l.machine, err = backpressure.New(in.cfg.bands(records, bytes))
 	return l, err
 }
 
@@ -140,6 +147,13 @@ func (l *lane) regulate() {
 	now := time.Now()
 	l.measure(backpressure.UnfinishedLag, records+l.asideRecords, now)
 	l.measure(backpressure.BytesInFlight, bytes+l.asideByte, now)
+	l.measure(backpressure.EventTimeLead, l.lead.Milliseconds(), now)
+	l.measure(backpressure.FreeDisk, l.free, now)
+	full := int64(0)
+	if l.machine.Over(backpressure.UnfinishedLag) || l.machine.Over(backpressure.BytesInFlight) {
+		full = l.buffered // the window is out, since results wait
+	}
+	l.measure(backpressure.ProcessBuffer, full, now)
 	held := l.blocked || !l.machine.State().Reads()
 	switch {
 	case held && !l.held:

@@ -129,12 +129,32 @@ type (
 		stamp
 		batches []record.Batch
 		err     error
+		// waited: it has ended by our own patience.
+		waited bool
 	}
 	// credit gives back what a batch took.
 	credit struct {
 		stamp
 		partition      int32
 		records, bytes int64
+	}
+	// progressed says how far a partition has come in event time. It is sent with MaxSkew only.
+	progressed struct {
+		stamp
+		partition int32
+		at        record.EventTime
+		idle      bool
+	}
+	// buffered says how many bytes of results wait for the journal and keep credit back, or 0.
+	buffered struct {
+		stamp
+		partition int32
+		bytes     int64
+	}
+	// disk is the free disk, in bytes.
+	disk struct {
+		stamp
+		free int64
 	}
 	// cutRequest asks for a barrier. There is none when nothing was handed out since the last one; with force, empty answers of the
 	// source count as something, and with always there is one whatever happened.
@@ -162,6 +182,9 @@ type (
 func (begin) forReader()      {}
 func (polled) forReader()     {}
 func (credit) forReader()     {}
+func (progressed) forReader() {}
+func (buffered) forReader()   {}
+func (disk) forReader()       {}
 func (cutRequest) forReader() {}
 func (gather) forReader()     {}
 func (finish) forReader()     {}

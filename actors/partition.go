@@ -4,6 +4,7 @@ import (
 	"github.com/weirstream/weir/actors/shell"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/watermark"
 )
 
 // partitionActor is the thin shell around one partitions.Machine: a message becomes an event, Step, and the effects are kept until the
@@ -61,8 +62,17 @@ func (a *partitionActor) deliver(m deliver) error {
 		return err
 	}
 	b.Done()
+	a.progressed(m.stamp)
 	a.giveBack(m.stamp, m.part.records, m.part.bytes)
 	return nil
+}
+
+// progressed lets the reader align event times.
+func (a *partitionActor) progressed(s stamp) {
+	if a.in.cfg.MaxSkew > 0 {
+		idle := a.machine.Status() == watermark.Idle || a.machine.Finished()
+		shell.Send(a.in.reader, toReader(progressed{s, a.partition, a.machine.MaxEventTime(), idle}))
+	}
 }
 
 // giveBack returns the credit of a batch, at once or, when the results that wait for the journal are many, with the next barrier.
@@ -75,6 +85,7 @@ func (a *partitionActor) giveBack(s stamp, records, bytes int64) {
 	a.withheld.bytes += bytes
 	if !a.dueAsked {
 		a.withhold(true)
+		shell.Send(a.in.reader, toReader(buffered{s, a.partition, a.weigh()}))
 		shell.Send(a.in.coordinator, toCoordinator(epochDue{stamp: s}))
 	}
 }
@@ -98,6 +109,7 @@ func (a *partitionActor) emptyPoll(s stamp) error {
 		return err
 	}
 	if len(a.eff.Decisions) > before {
+		a.progressed(s)
 		shell.Send(a.in.coordinator, toCoordinator(epochDue{stamp: s, force: true}))
 	}
 	return nil
@@ -114,6 +126,7 @@ func (a *partitionActor) cut(m barrier) error {
 	a.spare, a.weighed, a.weight = nil, 0, 0
 	if a.dueAsked {
 		a.withhold(false)
+		shell.Send(a.in.reader, toReader(buffered{m.stamp, a.partition, 0}))
 	}
 	if a.withheld.records > 0 || a.withheld.bytes > 0 {
 		shell.Send(a.in.reader, toReader(credit{m.stamp, a.partition, a.withheld.records, a.withheld.bytes}))

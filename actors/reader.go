@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/actors/shell"
+	"github.com/weirstream/weir/backpressure"
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/watermark"
 )
 
 // readerActor stands between the source and the partitions. It asks the source for more, splits what comes into parts, hands a part
@@ -33,6 +35,9 @@ type readerActor struct {
 	// taken counts the records handed out or aside over the whole life of the run, limit ends the intake unless it is 0.
 	taken, limit int64
 	aside        int
+	skew         *backpressure.Skew
+	// since is the event time at which the first partition began.
+	since record.EventTime
 	// exhausted: nothing more is read. told: the coordinator knows that everything is handed out.
 	exhausted, told bool
 	mode            endMode
@@ -45,7 +50,7 @@ type readerActor struct {
 }
 
 func newReader(in *incarnation) *readerActor {
-	r := &readerActor{in: in, byID: make(map[int32]*lane), ask: make(chan int, 1)}
+	r := &readerActor{in: in, byID: make(map[int32]*lane), ask: make(chan int, 1), skew: backpressure.NewSkew(in.cfg.MaxSkew), since: record.NoTime}
 	r.limit, r.mode = in.cfg.limit()
 	for _, cut := range in.state.Cuts {
 		r.taken += cut.Counts.Records
@@ -63,6 +68,16 @@ func (r *readerActor) Receive(_ *shell.Context, m toReader) error {
 		return r.polled(m)
 	case credit:
 		return r.credit(m)
+	case progressed:
+		r.byID[m.partition].idle = m.idle
+		r.align(m.partition, m.at)
+		r.next()
+	case buffered:
+		l := r.byID[m.partition]
+		l.buffered = m.bytes
+		l.regulate()
+	case disk:
+		r.disk(m.free)
 	case cutRequest:
 		r.cut(m)
 	case gather:
@@ -88,7 +103,15 @@ func (r *readerActor) begin() error {
 		}
 		r.lanes = append(r.lanes, l)
 		r.byID[p] = l
+		if m := r.in.machines[p]; m != nil && r.in.cfg.MaxSkew > 0 {
+			l.at, l.idle = m.MaxEventTime(), m.Status() == watermark.Idle || m.Finished()
+			if l.at != record.NoTime && (r.since == record.NoTime || l.at < r.since) {
+				r.since = l.at
+			}
+			r.compare(l)
+		}
 	}
+	r.level()
 	if r.limit > 0 && r.in.inherited.Load() > r.limit {
 		return codes.New(codes.RunMismatch, "run %q has committed %d records already, and %d were asked for; ask for more, or use a new --run-id",
 			r.in.cfg.RunID, r.taken, r.limit)
@@ -98,6 +121,9 @@ func (r *readerActor) begin() error {
 	ctx, cancel := context.WithCancel(r.in.ctx)
 	r.stopPoll = cancel
 	r.in.workers.Go(func() { r.poll(ctx) })
+	if r.in.cfg.FreeDisk != nil && r.in.cfg.MinFreeDisk > 0 {
+		r.in.workers.Go(func() { r.watchDisk(ctx) })
+	}
 	r.next()
 	return nil
 }
@@ -120,8 +146,13 @@ const emptyPause = time.Millisecond
 func (r *readerActor) pollOnce(ctx context.Context, n int) (m polled) {
 	m.stamp = r.in.stamp()
 	began := time.Now()
+	poll, cancel := r.patient(ctx)
+	defer cancel()
 	m.err = protect(func() (err error) {
-		m.batches, err = r.in.source.Poll(ctx, n)
+		m.batches, err = r.in.source.Poll(poll, n)
+		if m.waited = ranOut(ctx, poll, err); m.waited {
+			err = nil
+		}
 		if hook := r.in.cfg.Hooks.at(ctx, Point{Name: AfterPoll, Actor: readerName, Incarnation: r.in.number}); hook != nil {
 			return hook
 		}
@@ -203,7 +234,10 @@ func (r *readerActor) polled(m polled) error {
 		}
 	}
 	if len(m.batches) == 0 && !end {
-		r.emptyPolls(m.stamp)
+		if !m.waited {
+			r.emptyPolls(m.stamp)
+		}
+		r.askedInVain()
 	}
 	for _, l := range r.lanes {
 		r.flush(l)
@@ -231,6 +265,7 @@ func (r *readerActor) take(b *record.Batch) error {
 			b.Next = b.Records[left-1].Position.Next()
 		}
 	}
+	r.known(l, false)
 	r.taken += int64(len(b.Records))
 	r.exhausted = r.limit > 0 && r.taken >= r.limit
 	r.aside += l.push(*b, r.in.cfg.partSize())
@@ -239,7 +274,10 @@ func (r *readerActor) take(b *record.Batch) error {
 
 // flush hands out what has credit, and holds or reads the partition as its queue says.
 func (r *readerActor) flush(l *lane) {
-	for {
+	if r.in.cfg.MaxSkew > 0 {
+		l.regulate() // its lead may be another one
+	}
+	for !l.machine.Over(backpressure.EventTimeLead) || r.exhausted {
 		p := l.pop()
 		if p == nil {
 			break

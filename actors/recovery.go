@@ -118,6 +118,10 @@ func (r *readerActor) fault(f *sources.Fault, err error) error {
 	l.drop()
 	l.blocked = true
 	l.regulate()
+	if r.in.cfg.MaxSkew > 0 {
+		r.compare(l)
+		r.level()
+	}
 	r.dirty = true
 	shell.Send(r.in.run, toRun(partitionFault{r.in.stamp(), f.Partition, err}))
 	return nil

@@ -9,17 +9,20 @@ import (
 // Reason says why a transition happened. Reasons are stable names.
 type Reason string
 
-// The reasons. The first four pause, the next four are their ends, then the blocks of recovery and their end.
+// The reasons. The first five pause, the next five are their ends, then the blocks of recovery and their end.
 const (
 	LagHigh    Reason = "LAG_HIGH"
 	BytesHigh  Reason = "BYTES_HIGH"
 	DiskLow    Reason = "DISK_LOW"
 	BufferFull Reason = "BUFFER_FULL"
+	// TimeAhead: the others have to catch up in event time.
+	TimeAhead Reason = "EVENT_TIME_AHEAD"
 
 	LagDrained    Reason = "LAG_DRAINED"
 	BytesDrained  Reason = "BYTES_DRAINED"
 	DiskFreed     Reason = "DISK_FREED"
 	BufferDrained Reason = "BUFFER_DRAINED"
+	TimeAligned   Reason = "EVENT_TIME_ALIGNED"
 
 	// RetentionLost: the source has removed input that the journal still needs. Measured is the first position there is,
 	// threshold the one needed.

@@ -10,7 +10,7 @@ import (
 // Gauge is something that is measured.
 type Gauge uint8
 
-// The gauges. The first three pause the source, the last one the process.
+// The gauges. All but ProcessBuffer, which pauses the process, pause the source.
 const (
 	// UnfinishedLag is the number of records handed out by a source and not yet settled.
 	UnfinishedLag Gauge = iota
@@ -18,8 +18,10 @@ const (
 	BytesInFlight
 	// FreeDisk is the number of free bytes where the run writes. It is the only gauge that is bad when low.
 	FreeDisk
-	// ProcessBuffer is the number of results that wait to be written.
+	// ProcessBuffer is the number of bytes of results that wait to be written.
 	ProcessBuffer
+	// EventTimeLead is how many milliseconds of event time a partition is ahead of the slowest (see Skew).
+	EventTimeLead
 	gauges
 )
 
@@ -34,7 +36,8 @@ var gaugeTable = [gauges]struct {
 	UnfinishedLag: {"unfinished lag", "records", false, over, back, LagHigh, LagDrained},
 	BytesInFlight: {"bytes in flight", "bytes", false, over, back, BytesHigh, BytesDrained},
 	FreeDisk:      {"free disk", "bytes", true, over, back, DiskLow, DiskFreed},
-	ProcessBuffer: {"process buffer", "rows", false, full, drained, BufferFull, BufferDrained},
+	ProcessBuffer: {"process buffer", "bytes", false, full, drained, BufferFull, BufferDrained},
+	EventTimeLead: {"event-time lead", "ms", false, over, back, TimeAhead, TimeAligned},
 }
 
 func (g Gauge) String() string {
@@ -58,8 +61,10 @@ type Config struct {
 	BytesInFlight Band
 	// FreeDisk in bytes. Defaults to {High: 512 MiB, Low: 256 MiB}.
 	FreeDisk Band
-	// ProcessBuffer in rows of results. Defaults to {High: 100,000, Low: 50,000}.
+	// ProcessBuffer in bytes of results. Defaults to {High: 8 MiB, Low: 4 MiB}.
 	ProcessBuffer Band
+	// EventTimeLead in milliseconds. Defaults to off.
+	EventTimeLead Band
 	// History is the number of transitions kept; older ones are dropped. Defaults to 256, about 64 KiB.
 	History int
 }
@@ -68,7 +73,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		FreeDisk:      Band{High: 512 << 20, Low: 256 << 20},
-		ProcessBuffer: Band{High: 100_000, Low: 50_000},
+		ProcessBuffer: Band{High: 8 << 20, Low: 4 << 20},
 		History:       256,
 	}
 }
@@ -78,6 +83,7 @@ const maxHistory = 1 << 16
 func (c *Config) bands() [gauges]Band {
 	return [gauges]Band{
 		UnfinishedLag: c.UnfinishedLag, BytesInFlight: c.BytesInFlight, FreeDisk: c.FreeDisk, ProcessBuffer: c.ProcessBuffer,
+		EventTimeLead: c.EventTimeLead,
 	}
 }
 

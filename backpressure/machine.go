@@ -44,6 +44,9 @@ func New(c Config) (*Machine, error) {
 // State is what the run may do now.
 func (m *Machine) State() State { return stateOf[m.row] }
 
+// Over says whether a gauge is over its threshold, and not back yet.
+func (m *Machine) Over(g Gauge) bool { return m.gauges[g].on }
+
 // Measure takes the value of a gauge. It returns the transition when one happened: a threshold was crossed.
 func (m *Machine) Measure(g Gauge, value int64, at time.Time) (Transition, bool) {
 	band, s, table := m.config.bands()[g], &m.gauges[g], &gaugeTable[g]
@@ -74,7 +77,7 @@ func (m *Machine) Measure(g Gauge, value int64, at time.Time) (Transition, bool)
 }
 
 func (m *Machine) sourceOver() bool {
-	return m.gauges[UnfinishedLag].on || m.gauges[BytesInFlight].on || m.gauges[FreeDisk].on
+	return m.gauges[UnfinishedLag].on || m.gauges[BytesInFlight].on || m.gauges[FreeDisk].on || m.gauges[EventTimeLead].on
 }
 
 // Block reports that recovery is not possible without an operator. The reason is one of RetentionLost, RetentionNear, TopicRecreated
@@ -182,7 +185,7 @@ func (m *Machine) Causes() []Cause {
 		}
 	}
 	bands := m.config.bands()
-	for _, g := range [...]Gauge{ProcessBuffer, UnfinishedLag, BytesInFlight, FreeDisk} {
+	for _, g := range [...]Gauge{ProcessBuffer, UnfinishedLag, BytesInFlight, FreeDisk, EventTimeLead} {
 		s, table := m.gauges[g], &gaugeTable[g]
 		if !s.on {
 			continue

@@ -61,7 +61,7 @@ func (m *model) state() State {
 func TestMachineEqualsModel(t *testing.T) {
 	seeds(t, 100, func(t *testing.T, r *rand.Rand) {
 		band := Band{High: 20, Low: 10}
-		c := Config{UnfinishedLag: band, BytesInFlight: band, FreeDisk: band, ProcessBuffer: band, History: 1 + r.IntN(30)}
+		c := Config{UnfinishedLag: band, BytesInFlight: band, FreeDisk: band, ProcessBuffer: band, EventTimeLead: band, History: 1 + r.IntN(30)}
 		m, err := New(c)
 		if err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ type script struct {
 	now time.Time
 }
 
-var gaugeNames = map[string]Gauge{"lag": UnfinishedLag, "bytes": BytesInFlight, "disk": FreeDisk, "buffer": ProcessBuffer}
+var gaugeNames = map[string]Gauge{"lag": UnfinishedLag, "bytes": BytesInFlight, "disk": FreeDisk, "buffer": ProcessBuffer, "lead": EventTimeLead}
 
 // new GAUGE=(low,high)... history=N
 func (s *script) new(t *testing.T, d *datadriven.TestData) string {
@@ -61,6 +61,8 @@ func (s *script) new(t *testing.T, d *datadriven.TestData) string {
 			c.FreeDisk = b
 		case ProcessBuffer:
 			c.ProcessBuffer = b
+		case EventTimeLead:
+			c.EventTimeLead = b
 		}
 	}
 	m, err := New(c)

@@ -49,6 +49,18 @@ func (s *Skew) Hold(partition int32) bool {
 	return known && Ahead(t, s.slowest, time.Duration(s.bound))
 }
 
+// Lead is how far the partition is ahead of the slowest one; 0 if it is not, or there is none to compare with.
+func (s *Skew) Lead(partition int32) time.Duration {
+	t := s.known[partition]
+	if s.slowest == record.NoTime || t == record.NoTime || t <= s.slowest {
+		return 0
+	}
+	if lead := uint64(t) - uint64(s.slowest); lead < uint64(record.MaxTime) {
+		return time.Duration(lead)
+	}
+	return time.Duration(record.MaxTime)
+}
+
 // Slowest is the event time of the slowest partition that is being read, or record.NoTime.
 func (s *Skew) Slowest() record.EventTime { return s.slowest }
 
