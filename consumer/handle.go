@@ -82,7 +82,7 @@ func (w *worker) admit(p *part, e entry) bool {
 
 // start starts handlers as far as there is anything to hand over.
 func (w *worker) start(p *part) {
-	for !w.draining && p.stale == 0 && p.running < w.cfg.Concurrency && len(p.ready) > 0 {
+	for !w.draining && !w.dead() && p.stale == 0 && p.running < w.cfg.Concurrency && len(p.ready) > 0 {
 		q := p.ready[0]
 		p.ready = p.ready[1:]
 		p.running++
@@ -97,7 +97,7 @@ func (w *worker) work(p *part, generation int, q *queue) {
 	for q != nil {
 		w.mu.Lock()
 		var it *item
-		if p.generation == generation && len(q.items) > 0 && !w.draining {
+		if p.generation == generation && len(q.items) > 0 && !w.draining && !w.dead() {
 			it, q.items = q.items[0], q.items[1:]
 			if w.cfg.Explicit {
 				it.open = true
@@ -123,7 +123,7 @@ func (w *worker) after(p *part, generation int, q *queue) *queue {
 		return nil
 	}
 	p.returned(q)
-	if w.draining || len(p.ready) == 0 || p.stale > 0 {
+	if w.draining || w.dead() || len(p.ready) == 0 || p.stale > 0 {
 		p.running--
 		return nil
 	}
