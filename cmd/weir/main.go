@@ -38,6 +38,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		a.outboxCommand(),
 		a.checkpointCommand(),
 		a.journalCommand(),
+		a.quarantineCommand(),
 		a.handoffCommand(),
 		a.shardsCommand(),
 		a.rewindCommand(),

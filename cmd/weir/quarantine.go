@@ -52,9 +52,25 @@ func quarantineDocument(q partitions.Quarantined) map[string]any {
 	if q.EventTime != record.NoTime {
 		m["event_time"] = q.EventTime.String()
 	}
-	setBytes(m, "key", q.Key)
-	setBytes(m, "value", q.Value)
+	r, whole := (&setAside{Quarantined: q}).original()
+	if whole {
+		m["headers"] = headersDocument(r.Headers)
+	}
+	setBytes(m, "key", r.Key)
+	setBytes(m, "value", r.Value)
 	return m
+}
+
+// headersDocument are headers in their order, as bytes are shown.
+func headersDocument(headers []record.Header) []any {
+	out := make([]any, len(headers))
+	for i, h := range headers {
+		m := map[string]any{}
+		setBytes(m, "name", []byte(h.Key))
+		setBytes(m, "value", h.Value)
+		out[i] = m
+	}
+	return out
 }
 
 // setBytes shows bytes as text when they are text, and as base64 otherwise; nil is null.

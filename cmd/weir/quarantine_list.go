@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/record"
+)
+
+func (a *app) quarantineCommand() *cobra.Command {
+	return a.group("quarantine", "List, show and re-drive records that were set aside", "  weir quarantine list ticks-1 --store sqlite:weir.db",
+		a.quarantineListCommand(), a.quarantineShowCommand(), a.quarantineRedriveCommand())
+}
+
+// setAside is a record of the quarantine, with its number among those of its position.
+type setAside struct {
+	partitions.Quarantined
+	n int
+	// driven are the topics to which it was re-driven.
+	driven []string
+}
+
+// asideFilter chooses records of the quarantine.
+type asideFilter struct {
+	partition int64
+	position  string
+	kinds     []string
+}
+
+func (f *asideFilter) add(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&f.partition, "partition", -1, "only records of this partition")
+	cmd.Flags().StringSliceVar(&f.kinds, "kinds", nil, "only records set aside for these reasons, such as LATE, UNREADABLE, TOMBSTONE or DEAD_LETTER")
+}
+
+func (f *asideFilter) has(q partitions.Quarantined) bool {
+	return (f.partition < 0 || int64(q.Partition) == f.partition) && (f.position == "" || q.Position.String() == f.position) &&
+		(len(f.kinds) == 0 || slices.Contains(f.kinds, q.Reason))
+}
+
+// readAside reads the records that a filter chooses, with what was re-driven of them.
+func readAside(ctx context.Context, store control.ControlStore, run string, f asideFilter) ([]setAside, error) {
+	var out []setAside
+	at, n := record.Position{}, int32(0)
+	count := 0
+	err := store.Quarantine(ctx, run, func(q partitions.Quarantined) error {
+		if count > 0 && (q.Position != at || q.Partition != n) {
+			count = 0
+		}
+		at, n = q.Position, q.Partition
+		if f.has(q) {
+			out = append(out, setAside{Quarantined: q, n: count})
+		}
+		count++
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	driven := map[string][]string{}
+	prefix := redrivenRun(run)
+	err = store.Publications(ctx, prefix, func(p control.Publication, _ string) error {
+		v, err := record.Decode(p.Value)
+		doc, ok := v.(map[string]any)
+		topic, isText := doc["topic"].(string)
+		if err != nil || !ok || !isText {
+			return codes.New(codes.JournalCorrupt, "the record of a re-drive of run %q cannot be read; its key is %q", run, p.Key)
+		}
+		key := p.Key[:strings.LastIndexByte(p.Key, '/')+1]
+		if !slices.Contains(driven[key], topic) {
+			driven[key] = append(driven[key], topic)
+		}
+		return nil
+	})
+	for i := range out {
+		out[i].driven = driven[out[i].key(run)]
+	}
+	return out, err
+}
+
+// redrivenRun is before the keys of everything that was re-driven of a run. Names may be long and hold anything, so their hash stands for them.
+func redrivenRun(run string) string { return "redriven/" + shortHash(run) + "/" }
+
+// key is before the keys of what was re-driven of one record.
+func (q *setAside) key(run string) string {
+	return redrivenRun(run) + strconv.Itoa(int(q.Partition)) + "/" + q.Position.String() + "/" + strconv.Itoa(q.n) + "/"
+}
+
+func shortHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:16])
+}
+
+func (a *app) quarantineListCommand() *cobra.Command {
+	var f asideFilter
+	var limit int
+	cmd := &cobra.Command{
+		Use: "list RUN", Short: "List the records that a run set aside, by partition and position",
+		Long: "Lists what the run set aside with each committed epoch: records that cannot be read, late ones, tombstones, and the dead letters of a consumer\n" +
+			"that keeps them in its journal. A partition N of a run that is shared out by partitions is the run RUN/N.",
+		Example: "  weir quarantine list ticks-1 --store sqlite:weir.db --kinds LATE,UNREADABLE", Args: cobra.ExactArgs(1),
+	}
+	f.add(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many; 0 is all")
+	return a.storeFlag(cmd, func(ctx context.Context, store control.ControlStore, args []string) error {
+		if limit < 0 {
+			return usagef("--limit %d: write 0 for all, or more", limit)
+		}
+		all, err := readAside(ctx, store, args[0], f)
+		if err != nil {
+			return err
+		}
+		shown := all
+		if limit > 0 && len(all) > limit {
+			shown = all[:limit]
+		}
+		if a.json {
+			rows := make([]any, len(shown))
+			for i := range shown {
+				rows[i] = shown[i].document()
+			}
+			return a.document(map[string]any{"run": args[0], "records": rows, "total": len(all)})
+		}
+		a.table("partition\tposition\treason\tevent id\tkey\tbytes\tre-driven to\tdetail", len(shown), func(w io.Writer, i int) {
+			q := shown[i]
+			r, _ := q.original()
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", q.Partition, q.Position, cell(q.Reason), brief(q.EventID), brief(string(r.Key)), len(r.Value), brief(strings.Join(q.driven, " ")), brief(q.Detail))
+		})
+		if len(shown) < len(all) {
+			a.notice("%d more are not shown; --limit 0 shows all\n", len(all)-len(shown))
+		}
+		return nil
+	})
+}
+
+// brief is text of the data in a cell of a table.
+func brief(s string) string {
+	const most = 60
+	s = cell(strings.ToValidUTF8(s, "?"))
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return s
+}
+
+func (q *setAside) document() map[string]any {
+	m := quarantineDocument(q.Quarantined)
+	m["redriven_to"] = q.driven
+	return m
+}
+
+func (a *app) quarantineShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show RUN PARTITION POSITION", Short: "Show a record that was set aside, with its bytes",
+		Long:    "Shows everything that is known of a record that was set aside: why, its key, value and headers, and where it was re-driven to.",
+		Example: "  weir quarantine show ticks-1 0 1200 --store sqlite:weir.db", Args: cobra.ExactArgs(3),
+	}
+	return a.storeFlag(cmd, func(ctx context.Context, store control.ControlStore, args []string) error {
+		n, err := strconv.ParseInt(args[1], 10, 32)
+		if err != nil || n < 0 {
+			return usagef("%q is not the number of a partition", args[1])
+		}
+		if _, err := record.ParsePosition(args[2]); err != nil {
+			return usagef("%q is not a position: it is a number, such as 1200", args[2])
+		}
+		all, err := readAside(ctx, store, args[0], asideFilter{partition: n, position: args[2]})
+		if err != nil {
+			return err
+		}
+		if len(all) == 0 {
+			return codes.New(codes.RequestInvalid, "run %q has set nothing aside at position %s of partition %d; `weir quarantine list` shows what there is", args[0], args[2], n)
+		}
+		rows := make([]any, len(all))
+		for i := range all {
+			rows[i] = all[i].document()
+		}
+		if a.json {
+			return a.document(map[string]any{"run": args[0], "records": rows})
+		}
+		for i := range all {
+			a.showAside(&all[i])
+		}
+		return nil
+	})
+}
+
+func (a *app) showAside(q *setAside) {
+	r, _ := q.original()
+	a.printf("partition    %d, position %s\nreason       %s: %s\n", q.Partition, q.Position, shown(q.Reason), shown(q.Detail))
+	if q.EventID != "" {
+		a.printf("event id     %s\n", shown(q.EventID))
+	}
+	if q.EventTime != record.NoTime {
+		a.printf("event time   %s\n", q.EventTime)
+	}
+	a.printf("key          %s\n", bytesShown(r.Key))
+	for _, h := range r.Headers {
+		a.printf("header       %s: %s\n", shown(strings.ToValidUTF8(h.Key, "?")), bytesShown(h.Value))
+	}
+	if len(q.driven) > 0 {
+		a.printf("re-driven to %s\n", shown(strings.Join(q.driven, ", ")))
+	}
+	a.printf("value        %s\n", bytesShown(r.Value))
+}
+
+// bytesShown is bytes of the data for people: text as it is, anything else as hex.
+func bytesShown(b []byte) string {
+	switch {
+	case b == nil:
+		return "(none)"
+	case len(b) == 0:
+		return "(empty)"
+	case strings.ToValidUTF8(string(b), "") == string(b):
+		return shown(string(b))
+	}
+	return "0x" + hex.EncodeToString(b)
+}
