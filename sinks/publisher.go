@@ -1,0 +1,207 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/weirstream/weir/codes"
+)
+
+// Named is a sink with the name by which people know it.
+type Named struct {
+	Name string
+	Sink Sink
+}
+
+// State is told when a sink goes down and when it is back.
+type State struct {
+	Sink string
+	// Err is why it is down, nil when it is back. Attempts have failed since it went down.
+	Err      error
+	Attempts int
+}
+
+// Publisher publishes the rows of a run to all of its sinks, side by side.
+//
+// A sink that is down is opened and tried again until it is back or the caller's context ends: nothing else of the run fails by it, but nothing is
+// committed either, so that the run holds its source by itself. A refusal ends the publication.
+type Publisher struct {
+	// Sinks of the run, each under a name of its own.
+	Sinks []Named
+	// Min is the pause after the first failure, doubled for each further one up to Max. Default to 100 ms and 5 s.
+	Min, Max time.Duration
+	// OnState, unless nil, is told what becomes of the sinks. Calls of one sink do not overlap.
+	OnState func(State)
+	// History gives the rows of a partition that the journal holds, from row 0 on and in order, for a target that lacks some: one that was added to the
+	// run, or has lost what it had.
+	History func(ctx context.Context, partition int32, fn func(Rows) error) error
+}
+
+// Publication is the sinks of a run, opened for an owner. Its methods are used by one goroutine.
+type Publication struct {
+	p       *Publisher
+	to      Target
+	writers []Writer
+	// committed is where the journal stands, by partition; it is read while sinks are at work, and written between.
+	committed map[int32]int64
+}
+
+// Open opens every sink and brings each to where the journal stands, which committed says by partition. It tries once. Errors are those of Sink.Open and
+// Writer.Publish, with the name of the sink.
+func (p *Publisher) Open(ctx context.Context, to Target, committed map[int32]int64) (*Publication, error) {
+	b := &Publication{p: p, to: to, writers: make([]Writer, len(p.Sinks)), committed: map[int32]int64{}}
+	maps.Copy(b.committed, committed)
+	err := b.each(ctx, b.open)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// Publish makes rows visible in every sink. The rows of a partition are to begin where the journal stands, in order; after that the journal takes them. Errors: a refusal of a sink, or the end of ctx.
+func (b *Publication) Publish(ctx context.Context, batches []Rows) error {
+	begun := map[int32]bool{}
+	for _, r := range batches {
+		if !begun[r.Partition] {
+			b.committed[r.Partition], begun[r.Partition] = r.From, true
+		}
+	}
+	err := b.each(ctx, func(ctx context.Context, i int) error { return b.persist(ctx, i, batches) })
+	if err == nil {
+		for _, r := range batches {
+			b.committed[r.Partition] = r.End()
+		}
+	}
+	return err
+}
+
+// Close closes the sinks.
+func (b *Publication) Close() error {
+	var errs []error
+	for i, w := range b.writers {
+		if w != nil {
+			errs = append(errs, w.Close())
+			b.writers[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// each does something with all sinks at once. The first error ends the others.
+func (b *Publication) each(ctx context.Context, do func(ctx context.Context, i int) error) error {
+	if len(b.p.Sinks) == 1 {
+		return b.named(0, do(ctx, 0))
+	}
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var first error
+	var once sync.Once
+	var all sync.WaitGroup
+	for i := range b.p.Sinks {
+		all.Go(func() {
+			if err := do(within, i); err != nil {
+				once.Do(func() { first = b.named(i, err) })
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	return first
+}
+
+func (b *Publication) named(i int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("sink %q: %w", b.p.Sinks[i].Name, err)
+}
+
+// persist publishes to one sink, however often it takes.
+func (b *Publication) persist(ctx context.Context, i int, batches []Rows) error {
+	pause := cmpOr(b.p.Min, 100*time.Millisecond)
+	for attempt := 1; ; attempt++ {
+		err := b.attempt(ctx, i, batches)
+		switch c := codes.Of(err); {
+		case err == nil:
+			if attempt > 1 {
+				b.tell(State{Sink: b.p.Sinks[i].Name, Attempts: attempt - 1})
+			}
+			return nil
+		case ctx.Err() != nil || c == nil || c.Verdict != codes.Retry:
+			return err
+		}
+		b.tell(State{Sink: b.p.Sinks[i].Name, Err: err, Attempts: attempt})
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+		pause = min(2*pause, cmpOr(b.p.Max, 5*time.Second))
+	}
+}
+
+func (b *Publication) attempt(ctx context.Context, i int, batches []Rows) error {
+	if b.writers[i] == nil {
+		if err := b.open(ctx, i); err != nil {
+			return err
+		}
+	}
+	err := b.writers[i].Publish(ctx, batches)
+	if err != nil {
+		// Whatever it says, another writer has to read back what stands.
+		_ = b.writers[i].Close()
+		b.writers[i] = nil
+	}
+	return err
+}
+
+// open opens one sink and publishes what it lacks of the journal.
+func (b *Publication) open(ctx context.Context, i int) error {
+	w, err := b.p.Sinks[i].Sink.Open(ctx, b.to)
+	if err != nil {
+		return err
+	}
+	at := w.Published()
+	for partition, want := range b.committed {
+		if n, known := at[partition]; known && n < want && err == nil {
+			err = b.catchUp(ctx, w, partition, n)
+		}
+	}
+	if err != nil {
+		_ = w.Close() // the reason to give up says more
+		return err
+	}
+	b.writers[i] = w
+	return nil
+}
+
+func (b *Publication) catchUp(ctx context.Context, w Writer, partition int32, from int64) error {
+	if b.p.History == nil {
+		return codes.New(codes.SinkInvalid, "partition %d of run %q stands at row %d in the target, and the journal is further: rows are missing, and there is no history to take them from", partition, b.to.RunID, from)
+	}
+	return b.p.History(ctx, partition, func(r Rows) error {
+		if r.End() <= from {
+			return nil
+		}
+		return w.Publish(ctx, []Rows{r})
+	})
+}
+
+func (b *Publication) tell(s State) {
+	if b.p.OnState != nil {
+		b.p.OnState(s)
+	}
+}
+
+func cmpOr(d, other time.Duration) time.Duration {
+	if d <= 0 {
+		return other
+	}
+	return d
+}
