@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -99,6 +100,17 @@ func (o *brokerFlags) security() (kafkaclient.Security, error) {
 		s.Password = secret.New(password)
 	}
 	return s, nil
+}
+
+// followEvery is how often a run looks whether partitions were added to its topic.
+const followEvery = 5 * time.Second
+
+// follow is followEvery, or 0 for a run that is shared out: its group is told of new partitions.
+func (o *runOptions) follow() time.Duration {
+	if o.scope == scopePartition {
+		return 0
+	}
+	return followEvery
 }
 
 // args are the flags again, but for --brokers, for a process of the same working folder and environment. A password stays a reference.

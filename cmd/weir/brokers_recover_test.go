@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/control/sqlite"
 	"github.com/weirstream/weir/internal/kafkatest"
@@ -85,6 +88,33 @@ func TestRecoverOverApache(t *testing.T) {
 		"--who", "ana", "--reason", "retention was too short", "--apply")
 	end := record.Offset(start + 1)
 	d.await(t, "the rest", func() bool { return cuts(t, db, run)[p] == end })
+	d.Process.Signal(syscall.SIGTERM)
+	if code := d.end(t); code != 0 {
+		t.Errorf("the end is %d:\n%s", code, d.said(t))
+	}
+}
+
+// A daemon reads the partitions that are added to its topic.
+func TestRunFollowsItsTopic(t *testing.T) {
+	t.Parallel()
+	dir, addr := fixtureDir(t), kafkatest.Shared(t).Addr()
+	const topic, run = "growing", "grown"
+	publishLog(t, dir, addr, topic, 1)
+	d := startLogged(t, dir, "run", nil, runArgs(addr, topic, run, "--epoch", "50ms", "--verbose")...)
+	d.await(t, "a commit", func() bool { return strings.Contains(d.said(t), "msg=committed") })
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).CreatePartitions(t.Context(), 1, topic); err != nil {
+		t.Fatal(err)
+	}
+	d.await(t, "the fifth partition", func() bool { return strings.Contains(d.said(t), "PARTITIONS_ADDED") })
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 4, Value: []byte("{}")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	d.await(t, "its record", func() bool { return cuts(t, filepath.Join(dir, run+".db"), run)[4] == record.Offset(1) })
 	d.Process.Signal(syscall.SIGTERM)
 	if code := d.end(t); code != 0 {
 		t.Errorf("the end is %d:\n%s", code, d.said(t))

@@ -257,7 +257,7 @@ func (a *app) source(o runOptions) (sources.Source, commitOffsets, error) {
 		return nil, nil, err
 	}
 	s, err := kafka.New(kafka.Config{
-		Brokers: addresses(o.brokers), Topic: o.topic, Security: security, Logger: a.log,
+		Brokers: addresses(o.brokers), Topic: o.topic, Security: security, Logger: a.log, Follow: o.follow(),
 		OnOutage: func(cause error) {
 			a.watch.outage(cause)
 			if cause != nil {

@@ -44,6 +44,10 @@ type Config struct {
 	// with it a partition that is resumed after a long pause, for at most 100 ms of it. Defaults to 500 ms.
 	MaxWait time.Duration
 
+	// Follow is how often a reader looks whether partitions were added to the topic since it was opened; once there are, it delivers what it
+	// has taken and fails with PARTITIONS_ADDED, so that a run of the whole topic opens it anew. At least 250 ms; defaults to 0, never.
+	Follow time.Duration
+
 	// FetchBytes bounds the answer to one fetch, as it comes over the network. A broker still sends a single batch that is larger.
 	// Defaults to 4 MiB.
 	FetchBytes int32
@@ -66,6 +70,15 @@ func (c Config) withDefaults() Config {
 	c.BatchBytes = cmp.Or(c.BatchBytes, defaultBatchBytes)
 	c.InflateBytes = cmp.Or(c.InflateBytes, defaultInflateBytes)
 	return c
+}
+
+// metadataAge is how old the client's knowledge of the topic may be.
+func (c Config) metadataAge() time.Duration {
+	const usual, least = 5 * time.Minute, 250 * time.Millisecond
+	if c.Follow <= 0 {
+		return usual
+	}
+	return min(usual, max(least, c.Follow))
 }
 
 // MemoryBound is what one reader of a cluster of so many brokers holds at most, in bytes, beside the batches that its caller holds:

@@ -358,6 +358,39 @@ func TestARunThatBeginsOnAnEmptyTopic(t *testing.T) {
 	e.finish(20, 20)
 }
 
+// Partitions that are added while a run is under way are read from their start, all of their records, and nothing of the others is read twice.
+func TestARunWhoseTopicGrows(t *testing.T) {
+	t.Parallel()
+	b := apache(t)
+	topic := b.topic(t, 2, nil)
+	cfg := b.config(topic)
+	cfg.Follow = 300 * time.Millisecond
+	e := newEngine(t, cfg)
+	for p := range int32(2) {
+		produce(t, b.write, topic, p, ticks(p, 0, 50)...)
+	}
+	r := e.start(nil)
+	r.records(100)
+	if _, err := b.adm.CreatePartitions(t.Context(), 2, topic); err != nil {
+		t.Fatal(err)
+	}
+	b.known(t, topic, 4)
+	w := client(t, b.addr)
+	for p := range int32(4) {
+		from := 0
+		if p < 2 {
+			from = 50
+		}
+		produce(t, w, topic, p, ticks(p, from, 100)...)
+	}
+	r.records(400)
+	result := r.stop()
+	if result.Incarnations != 2 || len(result.Failures) != 1 || !codes.Has(result.Failures[0].Cause, codes.PartitionsAdded) {
+		t.Errorf("%d incarnations, %v", result.Incarnations, result.Failures)
+	}
+	e.finish(100, 100, 100, 100)
+}
+
 // The offsets of the group are a courtesy: whether they are deleted or wrong, the run goes on where its journal says.
 func TestARunWhoseGroupIsWrong(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,7 @@ type reader struct {
 	session
 	cfg     Config
 	id      kafkaclient.TopicID
+	beyond  int32 // the number of the next partition, if one is added
 	inflate *inflater
 	records pool[record.Record]
 
@@ -92,6 +93,7 @@ func (s *Source) Open(ctx context.Context, from map[int32]record.Position) (sour
 		return nil, err
 	}
 	session, err := s.session(
+		kgo.MetadataMaxAge(s.cfg.metadataAge()),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.cfg.Topic: at}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -131,7 +133,7 @@ func (r *reader) find(ctx context.Context, s *Source, memory *fetchMemory) (kafk
 	if !ok {
 		return kafkaclient.Topic{}, codes.New(codes.Internal, "the Kafka client has no decompressor")
 	}
-	r.id = t.ID
+	r.id, r.beyond = t.ID, int32(len(t.Partitions))
 	r.inflate = &inflater{within: within, memory: memory, limit: int64(s.cfg.InflateBytes)}
 	return t, nil
 }
@@ -145,6 +147,7 @@ func (r *reader) Poll(ctx context.Context, limit int) ([]record.Batch, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		r.follow()
 		if out, err := r.deliver(limit); len(out) > 0 || err != nil {
 			return out, err
 		}
@@ -156,6 +159,16 @@ func (r *reader) Poll(ctx context.Context, limit int) ([]record.Batch, error) {
 			return nil, nil
 		}
 		r.fail(nil, err)
+	}
+}
+
+// follow fails the reader once the client knows of a partition that was not there when it was opened.
+func (r *reader) follow() {
+	if r.cfg.Follow <= 0 {
+		return
+	}
+	if leader, _, err := r.Client.PartitionLeader(r.cfg.Topic, r.beyond); err == nil && leader >= 0 {
+		r.fail(nil, codes.New(codes.PartitionsAdded, "topic %q has more than the %d partitions that it was opened with", r.cfg.Topic, r.beyond))
 	}
 }
 

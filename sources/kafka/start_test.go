@@ -75,6 +75,37 @@ func TestPartitionsThatAreAdded(t *testing.T) {
 	})
 }
 
+// A reader that follows the topic ends once partitions are added, when all that it has taken is delivered.
+func TestPartitionsThatAreFollowed(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, b *bench) {
+		topic := b.topic(t, 2, nil)
+		cfg := b.config(topic)
+		cfg.Follow = time.Millisecond // as often as may be
+		s := newSource(t, cfg)
+		r := open(t, s, at(0, 0))
+		produce(t, b.write, topic, 0, values(5)...)
+		g := newRead(t)
+		g.until(r, 1, g.has(0, 5))
+		if _, err := b.adm.CreatePartitions(t.Context(), 2, topic); err != nil {
+			t.Fatal(err)
+		}
+		err := g.failure(r)
+		wantCode(t, err, codes.PartitionsAdded, topic, "2 partitions")
+		if codes.Of(err).Verdict != codes.Retry {
+			t.Errorf("verdict %v", codes.Of(err).Verdict)
+		}
+		g.want(0, 0, 5)
+		b.known(t, topic, 4)
+		w := client(t, b.addr)
+		produce(t, w, topic, 3, values(5)...)
+		again := open(t, s, at(5, 0, 0, 0))
+		g = newRead(t)
+		g.until(again, 0, g.has(3, 5))
+		g.want(3, 0, 5)
+	})
+}
+
 func TestNothingToConnectTo(t *testing.T) {
 	t.Parallel()
 	_, err := kafka.New(kafka.Config{Topic: "ticks"})
