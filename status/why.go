@@ -334,6 +334,8 @@ func (w *answer) flow(p *Partition, name string, add func(Reason)) {
 	case p.State == WaitsForCommit:
 		add(Reason{Code: WhyForCommit, Holder: "the store", Since: p.StateSince, Holds: true, Release: "a commit",
 			Text: fmt.Sprintf("%s gets no more records: its results wait for the journal%s", name, since(p.StateSince))})
+	case p.Pressure.Reason == timeAhead:
+		w.ahead(p, name, add)
 	case p.Pressure.Reason != "" && p.Pressure.State != "FLOWING" && p.Pressure.State != "":
 		code := p.Pressure.Reason
 		add(Reason{Code: code, Since: p.Pressure.Since, Holds: true, Release: p.Pressure.Release,
@@ -341,6 +343,35 @@ func (w *answer) flow(p *Partition, name string, add func(Reason)) {
 	case p.State == Paused:
 		add(Reason{Code: WhyPaused, Since: p.StateSince, Holds: true, Release: "room in its window", Text: fmt.Sprintf("%s is not read: its window is full%s", name, since(p.StateSince))})
 	}
+}
+
+// timeAhead is the reason of a pressure by which a partition waits for others.
+const timeAhead = "EVENT_TIME_AHEAD"
+
+// ahead tells of a partition that is held because others are behind it in event time; the slowest of them is the holder.
+func (w *answer) ahead(p *Partition, name string, add func(Reason)) {
+	r := Reason{Code: timeAhead, Since: p.Pressure.Since, Holds: true, Release: p.Pressure.Release,
+		Text: fmt.Sprintf("%s is held: in event time it is %s ahead of the slowest partition that has something to read, and the bound is %s", name,
+			time.Duration(p.Pressure.Measured)*time.Millisecond, time.Duration(p.Pressure.Threshold)*time.Millisecond)}
+	if q := w.slowest(p); q != nil {
+		r.Holder = fmt.Sprintf("partition %d", q.Partition)
+		r.Text += fmt.Sprintf("; that is %s, at %s", r.Holder, q.MaxEventTime)
+	}
+	add(r)
+}
+
+// slowest is the partition furthest behind in event time among those that are read, other than p.
+func (w *answer) slowest(p *Partition) (least *Partition) {
+	for i := range w.s.Partitions {
+		q := &w.s.Partitions[i]
+		if q.Partition == p.Partition || q.Input != "ACTIVE" || q.Readable != nil && *q.Readable == 0 {
+			continue
+		}
+		if least == nil || q.MaxEventTime.T < least.MaxEventTime.T {
+			least = q
+		}
+	}
+	return least
 }
 
 // time is what holds the watermark of a partition, and by it the merged one.

@@ -91,6 +91,13 @@ var planted = []struct {
 		s.Partitions[2].State = Paused
 		s.Partitions[2].Pressure = Pressure{State: "SOURCE_PAUSED", Reason: "BYTES_HIGH", Measured: 9 << 20, Threshold: 8 << 20, Since: ago(7 * time.Second), Release: "when bytes in flight is at or below 4194304 bytes"}
 	}, "BYTES_HIGH", "partition 2", ago(7 * time.Second), ptr(int32(2)), "measured 9437184, threshold 8388608", "at or below 4194304"},
+	{"fast partition held for a slow one", func(s *Snapshot) {
+		lagging(&s.Partitions[0], 9000)
+		s.Partitions[0].MaxEventTime = eventTime("2026-01-05T13:00:00Z")
+		s.Partitions[2].State = Paused
+		s.Partitions[2].Pressure = Pressure{State: "SOURCE_PAUSED", Reason: "EVENT_TIME_AHEAD", Measured: 61_000, Threshold: 60_000, Since: ago(9 * time.Second), Release: "when event-time lead is at or below 30000 ms"}
+		s.Partitions[0].Queue.WindowRecords = 0
+	}, "EVENT_TIME_AHEAD", "partition 0", ago(9 * time.Second), ptr(int32(2)), "1m1s ahead of the slowest partition that has something to read, and the bound is 1m0s; that is partition 0, at 2026-01-05T13:00:00Z", "30000 ms"},
 	{"full disk, noticed in time", func(s *Snapshot) {
 		s.Partitions[0].State = Paused
 		s.Partitions[0].Pressure = Pressure{State: "SOURCE_PAUSED", Reason: "DISK_LOW", Measured: 1 << 20, Threshold: 256 << 20, Since: ago(time.Minute), Release: "when free disk is at or above 536870912 bytes"}

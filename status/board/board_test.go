@@ -279,6 +279,37 @@ func TestWhyOnTheEngine(t *testing.T) {
 			}
 		})
 	})
+	t.Run("one slow partition and one fast", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t, func(s *stage) {
+				s.cfg.MaxSkew, s.cfg.FetchSize, s.cfg.CreditRecords = time.Minute, 5, 10
+				s.cfg.Hooks.At = func(_ context.Context, p actors.Point) error {
+					if p.Name == actors.BeforeStep && p.Partition == 1 {
+						<-time.After(2 * time.Second)
+					}
+					return nil
+				}
+				for n := range 300 {
+					s.put(0, n)
+					s.put(1, n)
+				}
+			})
+			s.pass(30 * time.Second)
+			e := func(stable int64) sources.Extent {
+				return sources.Extent{Stable: record.Offset(stable), End: record.Offset(stable)}
+			}
+			s.board.Observed(sources.Observation{Extents: map[int32]sources.Extent{0: e(300), 1: e(300)}}, nil)
+			why := s.why()
+			if r := why["EVENT_TIME_AHEAD"]; r.Holder != "partition 1" || r.Partition == nil || *r.Partition != 0 || r.Since == nil || !strings.Contains(r.Text, "bound is 1m0s") {
+				t.Errorf("the fast one: %+v", why)
+			}
+			if got := s.look().Partitions[0].State; got != status.Paused {
+				t.Errorf("the fast partition is %s", got)
+			}
+			s.stop()
+		})
+	})
 	t.Run("lost records, and the process stays", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
