@@ -84,3 +84,38 @@ func TestAnOpenTransactionIsNamed(t *testing.T) {
 		t.Errorf("a run that waits for others' transaction is not ready: %d %s", code, body)
 	}
 }
+
+// A broker that dies under a run, and a process that stands by for it: each says what it waits for.
+func TestADeadBrokerAndAStandByAreNamed(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	b := startLogged(t, dir, "broker", nil, "broker", "--port", "0", "--json")
+	b.await(t, "the broker", func() bool { return strings.Contains(b.said(t), "}\n") })
+	addr, _ := parse(t, b.said(t))["listening"].(string)
+	publishLog(t, dir, addr, "ticks", 1)
+	args := runArgs(addr, "ticks", "ticks-1", "--epoch", "50ms")
+	owner := startListening(t, dir, "owner", args...)
+	owner.caughtUp(t, 23)
+	second := startListening(t, dir, "second", append(args, "--standby")...)
+	holder := owner.report(t).Runs[0].Owner
+	second.await(t, "standing by", func() bool {
+		why := must(t, dir, "why", "--url", second.url)
+		return strings.Contains(why, "STANDING_BY: ") && strings.Contains(why, "held by   "+holder)
+	})
+	if code, body := second.get(t, "/readyz?verbose"); code != 200 {
+		t.Errorf("one that stands by is not ready: %d %s", code, body)
+	}
+	if err := b.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	owner.await(t, "a word on the broker", func() bool {
+		why := must(t, dir, "why", "--url", owner.url)
+		return strings.Contains(why, "SOURCE_OUTAGE: the source does not answer: ") && strings.Contains(why, "held by   ticks")
+	})
+	if code, body := owner.get(t, "/readyz?verbose"); code != 503 || !strings.Contains(body, "BROKER_UNREACHABLE") {
+		t.Errorf("without a broker: %d %s", code, body)
+	}
+	if code, _ := owner.get(t, "/livez"); code != 200 {
+		t.Errorf("livez: %d", code)
+	}
+}
