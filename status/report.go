@@ -23,6 +23,33 @@ func (r *Report) Merge() {
 	r.Watermark = EventTime{least}
 }
 
+// partitions are those of all runs.
+func (r Report) partitions() (all []Partition) {
+	for _, s := range r.Runs {
+		all = append(all, s.Partitions...)
+	}
+	return all
+}
+
+// holders are those of own at which the watermark merged over all stands.
+func holders(own, all []Partition) (out []int32) {
+	least := record.MaxTime
+	for _, p := range all {
+		if p.holds() {
+			least = min(least, p.Watermark.T)
+		}
+	}
+	for _, p := range own {
+		if p.holds() && p.Watermark.T == least {
+			out = append(out, p.Partition)
+		}
+	}
+	return out
+}
+
+// holds says whether a partition can hold the merged watermark.
+func (p *Partition) holds() bool { return p.Input != "FINISHED" && p.Input != "IDLE" }
+
 // Ready says whether the run does its work, and what is wrong otherwise, by place. A run that stands by does its work too, and so does a member of a group that was given nothing. A source that does not answer, a partition that does not
 // move although it has records to read, is blocked, or whose recovery is, stands in the way.
 func (r Report) Ready() (ok bool, wrong map[string]string) {

@@ -60,8 +60,13 @@ const (
 // NOTHING_HOLDS when there is none to give.
 func (r Report) Why() []Reason {
 	var out []Reason
+	peers := r.partitions()
 	for i := range r.Runs {
-		for _, reason := range Why(r.Runs[i]) {
+		s := r.Runs[i]
+		if len(r.Runs) > 1 {
+			s.Holders = holders(s.Partitions, peers)
+		}
+		for _, reason := range why(s, peers) {
 			if reason.Code != WhyNothing || len(r.Runs) == 1 {
 				out = append(out, reason)
 			}
@@ -74,8 +79,11 @@ func (r Report) Why() []Reason {
 }
 
 // Why says what holds one run.
-func Why(s Snapshot) []Reason {
-	w := &answer{s: s}
+func Why(s Snapshot) []Reason { return why(s, s.Partitions) }
+
+// why says what holds a run; peers are the partitions that share its merged watermark, its own among them.
+func why(s Snapshot, peers []Partition) []Reason {
+	w := &answer{s: s, peers: peers}
 	w.run()
 	if s.Phase == PhaseRunning || !s.Live && s.Status != finishedStatus {
 		w.services()
@@ -96,6 +104,7 @@ const finishedStatus = "FINISHED"
 
 type answer struct {
 	s       Snapshot
+	peers   []Partition
 	reasons []Reason
 }
 
@@ -362,8 +371,8 @@ func (w *answer) ahead(p *Partition, name string, add func(Reason)) {
 
 // slowest is the partition furthest behind in event time among those that are read, other than p.
 func (w *answer) slowest(p *Partition) (least *Partition) {
-	for i := range w.s.Partitions {
-		q := &w.s.Partitions[i]
+	for i := range w.peers {
+		q := &w.peers[i]
 		if q.Partition == p.Partition || q.Input != "ACTIVE" || q.Readable != nil && *q.Readable == 0 {
 			continue
 		}
@@ -433,7 +442,7 @@ const silentAfter = 5 * time.Second
 // silent tells of a partition that holds the merged watermark because nothing comes, or because it is behind.
 func (w *answer) silent(p *Partition, name string, add func(Reason)) {
 	ahead, furthest := false, record.NoTime
-	for _, q := range w.s.Partitions {
+	for _, q := range w.peers {
 		if q.Partition != p.Partition && q.Input != "FINISHED" && q.Watermark.T > p.Watermark.T {
 			ahead, furthest = true, max(furthest, q.Watermark.T)
 		}

@@ -247,6 +247,34 @@ func TestNothingHolds(t *testing.T) {
 	}
 }
 
+// A run that is shared out by partitions has its watermark in common: the silent one is named although its own run knows no other.
+func TestWhyOfPartitionsApart(t *testing.T) {
+	t.Parallel()
+	r := Report{Run: "ticks-1"}
+	for n := range 3 {
+		s := healthy()
+		s.Run = "ticks-1/" + string('0'+rune(n))
+		s.Partitions = s.Partitions[n : n+1]
+		s.Holders = []int32{int32(n)}
+		r.Runs = append(r.Runs, s)
+	}
+	if reasons := r.Why(); len(reasons) != 1 || reasons[0].Code != WhyNothing || !strings.Contains(reasons[0].Text, "3 parts") {
+		t.Errorf("%+v", reasons)
+	}
+	r.Runs[0].Partitions[0].WatermarkSince = ago(time.Hour)
+	r.Runs[2].Partitions[0].WatermarkSince = ago(time.Hour)
+	reasons := r.Why()
+	if len(reasons) != 1 || reasons[0].Code != WhySilent || reasons[0].Run != "ticks-1/0" || !strings.Contains(reasons[0].Text, "furthest is at 2026-01-05T14:00:02Z") {
+		t.Errorf("%+v", reasons)
+	}
+	r.Runs[0].Partitions[0].Input = "IDLE"
+	for _, reason := range r.Why() {
+		if reason.Code == WhySilent {
+			t.Errorf("an idle one, or one that is not the last: %+v", reason)
+		}
+	}
+}
+
 func TestReady(t *testing.T) {
 	t.Parallel()
 	unready := map[string]bool{}
