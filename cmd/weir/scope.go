@@ -60,7 +60,9 @@ func (o *runOptions) checkScope() error {
 }
 
 // sameScope refuses to go on with a run in another scope than it began in: what is committed there would be computed and published once more.
+// A stream of Kinesis is shared out by shards unless its records are counted.
 func (o *runOptions) sameScope(ctx context.Context, store control.RunLister) error {
+	byParts := o.scope == scopePartition || o.kinesis != "" && o.onceN == 0 && o.untilN == 0
 	all, err := store.Runs(ctx)
 	if err != nil {
 		return err
@@ -68,10 +70,10 @@ func (o *runOptions) sameScope(ctx context.Context, store control.RunLister) err
 	for _, r := range all {
 		_, apart := group.PartitionOf(o.runID, r.Header.RunID)
 		switch {
-		case o.scope == scopePartition && r.Header.RunID == o.runID:
-			return codes.New(codes.RunMismatch, "run %q is one run (--scope run), at epoch %d; it cannot go on by partitions: leave --scope out, or use a new --run-id", o.runID, r.Epoch)
-		case o.scope == scopeRun && apart:
-			return codes.New(codes.RunMismatch, "run %q is shared out by partitions, %q is one of them; go on with --scope partition, or use a new --run-id", o.runID, r.Header.RunID)
+		case byParts && r.Header.RunID == o.runID:
+			return codes.New(codes.RunMismatch, "run %q is one run over all partitions, at epoch %d; it cannot go on by partitions: run it as it began, or use a new --run-id", o.runID, r.Epoch)
+		case !byParts && apart:
+			return codes.New(codes.RunMismatch, "run %q is shared out by partitions, %q is one of them; run it as it began (--scope partition, or Kinesis without --once-n), or use a new --run-id", o.runID, r.Header.RunID)
 		}
 	}
 	return nil
