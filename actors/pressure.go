@@ -139,9 +139,15 @@ func (r *readerActor) watchDisk(ctx context.Context) {
 
 // disk takes a measurement.
 func (r *readerActor) disk(free int64) {
+	low := r.low
 	for _, l := range r.lanes {
 		l.free = free
 		l.regulate()
+		r.low = l.machine.Over(backpressure.FreeDisk)
+	}
+	if r.low != low {
+		why := map[bool]backpressure.Reason{true: backpressure.DiskLow, false: backpressure.DiskFreed}[r.low]
+		r.in.log.Warn("the free disk", "run", r.in.cfg.RunID, "reason", string(why), "free", free, "low", r.in.cfg.MinFreeDisk, "again", 2*r.in.cfg.MinFreeDisk)
 	}
 	r.next()
 }

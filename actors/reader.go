@@ -36,6 +36,8 @@ type readerActor struct {
 	taken, limit int64
 	aside        int
 	skew         *backpressure.Skew
+	// low: the free disk holds everything.
+	low bool
 	// since is the event time at which the first partition began.
 	since record.EventTime
 	// exhausted: nothing more is read. told: the coordinator knows that everything is handed out.

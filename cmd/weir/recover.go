@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -16,16 +18,46 @@ import (
 	"github.com/weirstream/weir/record"
 )
 
-// recoveryFlags say what a run does when it needs an operator.
-type recoveryFlags struct{ exitWhenBlocked bool }
+// recoveryFlags say what a run does when it needs an operator, and when it holds back by itself.
+type recoveryFlags struct {
+	exitWhenBlocked bool
+	maxSkew         time.Duration
+	minFreeDisk     int64 // MiB
+}
 
 func (o *recoveryFlags) addRecovery(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&o.maxSkew, "max-skew", 0, "how far in event time a partition may be read ahead of the slowest that has something to read; 0 is no bound")
+	cmd.Flags().Int64Var(&o.minFreeDisk, "min-free-disk", defaultFreeDisk, "read nothing while less than this many MiB are free where the store's file and the artifacts are, until twice as much is; 0 does not look")
 	cmd.Flags().BoolVar(&o.exitWhenBlocked, "exit-when-blocked", false, "end with exit code 6 when recovery is blocked (records lost, topic recreated, state damaged …), instead of staying alive, and owner, until an operator has chosen with `weir recover`")
 }
 
-// recovery lets a run stay when it is blocked, and hear of what operators choose.
-func (o recoveryFlags) recovery(cfg *actors.Config, store control.Interventions) {
+// recovery lets a run stay when it is blocked, hear of what operators choose, and hold back.
+func (o runOptions) recovery(cfg *actors.Config, store control.Interventions) {
 	cfg.StayBlocked, cfg.Interventions = !o.exitWhenBlocked, store
+	cfg.MaxSkew, cfg.MinFreeDisk = o.maxSkew, max(min(o.minFreeDisk, 1<<40), -1)<<20
+	var folders []string
+	for _, f := range storeFiles(o.store)[:min(1, len(storeFiles(o.store)))] {
+		folders = append(folders, filepath.Dir(f.path))
+	}
+	if o.artifacts != "" {
+		folders = append(folders, o.artifacts)
+	}
+	if len(folders) > 0 {
+		cfg.FreeDisk = func() (int64, error) { return leastFree(folders) }
+	}
+}
+
+// leastFree is what is free where least is.
+func leastFree(folders []string) (int64, error) {
+	least := int64(math.MaxInt64)
+	for _, folder := range folders {
+		free, err := freeBytes(folder)
+		if err != nil {
+			return 0, err
+		}
+		least = min(least, free)
+	}
+	return least, nil
 }
 
 // choice is what the flags of a command ask of the owner of a run.

@@ -1,0 +1,15 @@
+package main
+
+import "syscall"
+
+// defaultFreeDisk is that of --min-free-disk, in MiB.
+const defaultFreeDisk = 256
+
+// freeBytes is what somebody without special rights can still write to the file system of a path.
+func freeBytes(path string) (int64, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(path, &s); err != nil {
+		return 0, err
+	}
+	return int64(s.Bavail) * s.Bsize, nil
+}
