@@ -1,0 +1,133 @@
+package balance_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirstream/weir/balance"
+	"github.com/weirstream/weir/control/sqlite"
+)
+
+// wedged is a worker that hangs when it gets one partition.
+type wedged struct {
+	worker
+	partition int32
+	hangs     time.Duration
+}
+
+func (w wedged) Assigned(ps []int32) {
+	w.worker.Assigned(ps)
+	for _, p := range ps {
+		if p == w.partition {
+			time.Sleep(w.hangs)
+		}
+	}
+}
+
+// Lesson 8: renewal is apart from the work. Whoever is idle, hangs, or takes long to drain keeps its leases.
+func TestLessonRenewalIsApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, 6)
+		h.drain = 8 * ttl
+		b, err := balance.New(balance.Config{
+			Run: "run", Leases: h.leases, Member: "a", TTL: ttl, Units: func(context.Context) ([]int32, error) { return h.units, nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		h.stops["a"] = stop
+		h.work.Go(func() {
+			if err := b.Run(ctx, wedged{worker{h.floor, "a"}, 3, 10 * ttl}); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Second)
+		h.join("b")
+		time.Sleep(9 * ttl) // a still hangs; what it has is its own
+		leases, err := h.store.ListLeases(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := 0
+		for _, l := range leases {
+			if l.Valid && l.Owner == "a" && len(l.Name) > 7 && l.Name[:7] == "claims/" {
+				held++
+			}
+		}
+		if held != 4 || h.share("a") != 4 {
+			t.Errorf("while it hangs a has %d leases and works on %d, want the 4 that it took", held, h.share("a"))
+		}
+		time.Sleep(60 * ttl) // each hand-over drains for 8 ttl
+		if a, b := h.share("a"), h.share("b"); a != 3 || b != 3 {
+			t.Errorf("shares are %d and %d", a, b)
+		}
+		if _, most := h.moved(); most > 2 {
+			t.Errorf("a partition moved %d times", most-1)
+		}
+		h.end()
+	})
+}
+
+// Lesson 12: twenty shards, two workers, handlers that burn every core, a ttl of 5 s: each lease moves at most once.
+func TestLessonBusyCores(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it burns every core for 20 s")
+	}
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "leases.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	f := &floor{t: t, at: map[int32][]string{}, moves: map[int32]int{}}
+	units := make([]int32, 20)
+	for p := range units {
+		units[p] = int32(p)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var work sync.WaitGroup
+	for _, name := range []string{"a", "b"} {
+		b, err := balance.New(balance.Config{Run: "run", Leases: store, Member: name, TTL: 5 * time.Second, Units: func(context.Context) ([]int32, error) { return units, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		work.Go(func() {
+			if err := b.Run(ctx, worker{f, name}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	var sums [64]uint64
+	for i := range min(4*runtime.GOMAXPROCS(0), len(sums)) {
+		work.Go(func() {
+			for sum := uint64(1); ctx.Err() == nil; sums[i] = sum {
+				for range 1 << 20 {
+					sum = sum*6364136223846793005 + 1442695040888963407
+				}
+			}
+		})
+	}
+	shares := map[string]int{}
+	work.Go(func() {
+		within, stop := context.WithTimeout(ctx, 18*time.Second)
+		defer stop()
+		<-within.Done()
+		shares["a"], shares["b"] = f.share("a"), f.share("b")
+	})
+	work.Wait()
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		t.Fatal(ctx.Err())
+	}
+	total, most := f.moved()
+	if most > 2 || shares["a"]+shares["b"] != 20 {
+		t.Errorf("%d assignments, one lease moved %d times; shares are %v", total, most-1, shares)
+	}
+}
