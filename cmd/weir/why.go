@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,7 +37,13 @@ func (a *app) showWhy(r status.Report) error {
 	if a.json {
 		return a.showJSON(server.Reasons{Run: r.Run, Reasons: reasons})
 	}
+	told := map[string][]string{}
 	for _, why := range reasons {
+		if why.Partition != nil && len(told[why.Code]) >= alike {
+			told[why.Code] = append(told[why.Code], number(*why.Partition))
+			continue
+		}
+		told[why.Code] = append(told[why.Code], "")
 		var b strings.Builder
 		if len(r.Runs) > 1 {
 			fmt.Fprintf(&b, "%s: ", why.Run)
@@ -52,5 +60,13 @@ func (a *app) showWhy(r status.Report) error {
 		}
 		a.printf("%s", printable(b.String()))
 	}
+	for _, code := range slices.Sorted(maps.Keys(told)) {
+		if more := told[code]; len(more) > alike {
+			a.printf("%s: and so are %s: %s\n", code, count(len(more)-alike, "more partition"), strings.Join(more[alike:], ", "))
+		}
+	}
 	return nil
 }
+
+// alike is how many reasons of one code are told in full; the partitions of the others are named. With --json all are told in full.
+const alike = 3
