@@ -101,7 +101,7 @@ func TestPartialFailuresKeepTheOrderOfKeys(t *testing.T) {
 	}
 }
 
-func decode(t *testing.T, s string) string {
+func decode(t testing.TB, s string) string {
 	t.Helper()
 	b, err := base64.StdEncoding.DecodeString(s)
 	if err != nil {

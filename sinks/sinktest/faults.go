@@ -28,8 +28,9 @@ func (s *steps) hook(step string) error {
 	return s.result
 }
 
-// each runs a scenario once for each step of opening and publishing. Each takes rows on that the ones before it left.
-func each(t testing.TB, p Place, scenario func(k int, base int64, token uint64)) {
+// each runs a scenario once for each step of opening and publishing. Each takes rows on that the ones before it left. A scenario says whether its step
+// came: a target that refuses a part now and then needs more steps one time than another.
+func each(t testing.TB, p Place, scenario func(k int, base int64, token uint64) bool) {
 	t.Helper()
 	count := &steps{}
 	w := mustOpen(t, p.Sink(count.hook), target(1, 0, 1))
@@ -38,11 +39,14 @@ func each(t testing.TB, p Place, scenario func(k int, base int64, token uint64))
 	if count.calls < 2 {
 		t.Fatalf("the sink calls its hook %d times; it is to be called between any two steps", count.calls)
 	}
-	for k := 1; k <= count.calls; k++ {
-		scenario(k, int64(10*k), uint64(10*k))
-		if t.Failed() {
-			return
+	came := 0
+	for k := 1; k <= count.calls && !t.Failed(); k++ {
+		if scenario(k, int64(10*k), uint64(10*k)) {
+			came++
 		}
+	}
+	if came < 2 && !t.Failed() {
+		t.Errorf("%d of %d steps came; the check is about those", came, count.calls)
 	}
 }
 
@@ -78,20 +82,21 @@ func heir(t testing.TB, p Place, when string, base int64, token uint64) {
 
 // kills: whoever dies between two steps leaves whole rows, and his heir goes on. The same holds for an answer that is lost after the fact.
 func kills(t testing.TB, p Place) {
-	each(t, p, func(k int, base int64, token uint64) {
+	each(t, p, func(k int, base int64, token uint64) bool {
 		var where string
 		s := &steps{at: k, do: func(step string) error { where = step; return errKilled }}
-		if err := attempt(t.Context(), p, s, base, token); err == nil {
+		if err := attempt(t.Context(), p, s, base, token); err == nil && s.done {
 			t.Errorf("killed at step %d (%s): no error", k, where)
 		}
 		// An heir under the same token is the same process after a lost answer.
 		heir(t, p, fmt.Sprintf("killed at step %d (%s)", k, where), base, token+uint64(k%2))
+		return s.done
 	})
 }
 
 // cancels: a context that ends between two steps leaves no more behind than a kill does.
 func cancels(t testing.TB, p Place) {
-	each(t, p, func(k int, base int64, token uint64) {
+	each(t, p, func(k int, base int64, token uint64) bool {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var where string
@@ -101,6 +106,7 @@ func cancels(t testing.TB, p Place) {
 			t.Errorf("%s (%s): %v, want the context's error", when, where, err)
 		}
 		heir(t, p, when, base, token)
+		return s.done
 	})
 }
 
@@ -108,7 +114,7 @@ func cancels(t testing.TB, p Place) {
 // visible, and where the target fences he is told.
 func owners(t testing.TB, p Place) {
 	f := p.Sink(nil).Features()
-	each(t, p, func(k int, base int64, token uint64) {
+	each(t, p, func(k int, base int64, token uint64) bool {
 		var where string
 		came := false
 		s := &steps{at: k, do: func(step string) error {
@@ -126,7 +132,8 @@ func owners(t testing.TB, p Place) {
 		}
 		when := fmt.Sprintf("another owner came at step %d (%s)", k, where)
 		if !came {
-			t.Fatalf("%s: he did not", when)
+			drive(t, p.Sink(nil), target(token+2, 0, 1), []sinks.Rows{p.batch(0, base, base+10), p.batch(1, base, base+10)})
+			return false
 		}
 		if f.FencedByTarget && !codes.Has(err, codes.StaleFence) && err == nil {
 			t.Errorf("%s: the stale owner went on without an error", when)
@@ -142,6 +149,7 @@ func owners(t testing.TB, p Place) {
 		if seen = look(t, p, when); seen[1] != base+10 || !f.FencedByTarget && seen[0] > base+12 {
 			t.Errorf("%s: %v rows stand in the end", when, seen)
 		}
+		return true
 	})
 }
 

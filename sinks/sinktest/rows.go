@@ -22,7 +22,7 @@ func Row(partition int32, number int64, odd bool) partitions.Row {
 		Time: record.EventTime(1_767_225_600_000_000_000 + number*1_000_000_007), ID: fmt.Appendf(nil, "e-%d-%d", partition, number),
 		Key: fmt.Appendf(nil, "key %d", rng.IntN(5)),
 	}
-	plain := []string{`quote " and \`, "comma, semicolon; tab\t", "Ærø ‮ 𝄞", "line\nand\r\nline", "", "=1+1", `\N`, `\.`}
+	plain := []string{`quote " and \`, "comma, semicolon; tab\t", "Ærø \u202e 𝄞", "line\nand\r\nline", "", "=1+1", `\N`, `\.`}
 	if rng.IntN(4) == 0 {
 		row.Key = []byte(plain[rng.IntN(len(plain))])
 	}
@@ -107,7 +107,7 @@ func drive(t testing.TB, s sinks.Sink, to sinks.Target, batches []sinks.Rows) {
 // expect compares what is seen with the rows 0 to ends[partition]. Where a sink does not promise Once, copies may stand, as the promises say.
 func expect(t testing.TB, p Place, when string, ends map[int32]int64) {
 	t.Helper()
-	got := look(t, p, when)
+	got := inspect(t, p, when, true)
 	for partition, end := range ends {
 		if n := got[partition]; n != end {
 			t.Errorf("%s: partition %d shows %d rows, want %d", when, partition, n, end)
@@ -120,8 +120,15 @@ func expect(t testing.TB, p Place, when string, ends map[int32]int64) {
 	}
 }
 
-// look checks that what is seen is the first rows of each partition, each as it was given, and says how many.
+// look checks that what is seen is the first rows of each partition, each as it was given, and says how many. Of a sink that promises no order, and that
+// no row is there twice, some may be missing until they are given again.
 func look(t testing.TB, p Place, when string) map[int32]int64 {
+	t.Helper()
+	f := p.Sink(nil).Features()
+	return inspect(t, p, when, f.Once || f.AppendOnly)
+}
+
+func inspect(t testing.TB, p Place, when string, whole bool) map[int32]int64 {
 	t.Helper()
 	f := p.Sink(nil).Features()
 	json := sinks.NewJSON(target(0))
@@ -145,7 +152,7 @@ func look(t testing.TB, p Place, when string) map[int32]int64 {
 	}
 	for partition, end := range ends {
 		for n := range end {
-			if !seen[[2]int64{int64(partition), n}] {
+			if whole && !seen[[2]int64{int64(partition), n}] {
 				t.Fatalf("%s: row %d of partition %d is missing below row %d", when, n, partition, end)
 			}
 		}
