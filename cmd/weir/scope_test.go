@@ -178,41 +178,17 @@ func TestScopePartitionsAdded(t *testing.T) {
 	t.Parallel()
 	dir := fixtureDir(t)
 	addr := broker(t)
-	producer := func() *kgo.Client {
-		client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(client.Close)
-		return client
-	}
-	client := producer()
-	adm := kadm.NewClient(client)
-	made, err := adm.CreateTopic(t.Context(), 2, 1, nil, "grows")
-	if err = errors.Join(err, made.Err); err != nil {
-		t.Fatal(err)
-	}
-	sent := 0
-	send := func(p int32, n int) {
-		t.Helper()
-		for range n {
-			value := fmt.Sprintf(`{"event_id":"e%d","instrument":"1","event_time":"2024-01-01T00:%02d:%02dZ","close":%d,"revision":0}`, sent, sent/60%60, sent%60, sent)
-			if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "grows", Partition: p, Key: []byte("1"), Value: []byte(value)}).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
-			sent++
-		}
-	}
+	topic := newSmallTopic(t, addr, "grows", 2)
+	send := topic.send
 	send(0, 10)
 	send(1, 10)
 	path := filepath.Join(dir, "grow.db")
 	a, b := start(t, dir, apartArgs(addr, "grows", "grow")...), start(t, dir, apartArgs(addr, "grows", "grow")...)
 	both := []*process{a, b}
 	until(t, "both partitions are read", both, func() bool { return total(apart(t, path, "grow")) == 20 })
-	if _, err := adm.CreatePartitions(t.Context(), 2, "grows"); err != nil {
+	if _, err := topic.adm.CreatePartitions(t.Context(), 2, "grows"); err != nil {
 		t.Fatal(err)
 	}
-	client = producer() // which knows of them
 	send(2, 10)
 	send(3, 10)
 	until(t, "the new ones too", both, func() bool { return total(apart(t, path, "grow")) == 40 })
@@ -236,10 +212,10 @@ func TestScopePartitionsAdded(t *testing.T) {
 			for p := range int32(4) {
 				offsets.AddOffset("grows", p, 3+int64(p)*2, -1)
 			}
-			return adm.CommitAllOffsets(t.Context(), "grow", offsets)
+			return topic.adm.CommitAllOffsets(t.Context(), "grow", offsets)
 		},
 		func() error {
-			_, err := adm.DeleteGroup(t.Context(), "grow")
+			_, err := topic.adm.DeleteGroup(t.Context(), "grow")
 			return err
 		},
 	} {
@@ -260,5 +236,82 @@ func TestScopePartitionsAdded(t *testing.T) {
 	doc := parse(t, must(t, dir, "journal", "emit", "grow", "--flow", "flow.yaml", "--store", "sqlite:grow.db", "--json"))
 	if doc["consumed"] != 80.0 || doc["duplicates_skipped"] != 0.0 || doc["late"] != 0.0 {
 		t.Errorf("%v", doc)
+	}
+}
+
+// smallTopic is a topic that a test fills by partition, event after event.
+type smallTopic struct {
+	t          *testing.T
+	addr, name string
+	adm        *kadm.Client
+	sent       int
+}
+
+func newSmallTopic(t *testing.T, addr, name string, partitions int32) *smallTopic {
+	t.Helper()
+	s := &smallTopic{t: t, addr: addr, name: name}
+	s.adm = kadm.NewClient(s.client())
+	made, err := s.adm.CreateTopic(t.Context(), partitions, 1, nil, name)
+	if err = errors.Join(err, made.Err); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *smallTopic) client() *kgo.Client {
+	s.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(client.Close)
+	return client
+}
+
+// send writes n events to a partition, by a client that knows of partitions which were just added.
+func (s *smallTopic) send(p int32, n int) {
+	s.t.Helper()
+	client := s.client()
+	for range n {
+		value := fmt.Sprintf(`{"event_id":"e%d","instrument":"1","event_time":"2024-01-01T00:%02d:%02dZ","close":%d,"revision":0}`, s.sent, s.sent/60%60, s.sent%60, s.sent)
+		if err := client.ProduceSync(s.t.Context(), &kgo.Record{Topic: s.name, Partition: p, Key: []byte("1"), Value: []byte(value)}).FirstErr(); err != nil {
+			s.t.Fatal(err)
+		}
+		s.sent++
+	}
+}
+
+// TestScopeRecover: a partition whose records were removed is blocked, the others go on, and it goes on once an operator has given them up.
+func TestScopeRecover(t *testing.T) {
+	t.Parallel()
+	dir, addr := fixtureDir(t), broker(t)
+	topic := newSmallTopic(t, addr, "gap", 2)
+	topic.send(0, 10)
+	topic.send(1, 10)
+	path := filepath.Join(dir, "gap.db")
+	d := start(t, dir, apartArgs(addr, "gap", "gap")...)
+	until(t, "everything is committed", []*process{d}, func() bool { return total(apart(t, path, "gap")) == 20 })
+	d.Process.Signal(syscall.SIGTERM)
+	if code := d.end(t); code != 0 {
+		t.Fatalf("exit %d\n%s", code, d.out.String())
+	}
+	topic.send(0, 10)
+	topic.send(1, 10)
+	var before kadm.Offsets
+	before.AddOffset("gap", 0, 15, -1)
+	gone, err := topic.adm.DeleteRecords(t.Context(), before)
+	if err = errors.Join(err, gone.Error()); err != nil {
+		t.Fatal(err)
+	}
+	d = start(t, dir, apartArgs(addr, "gap", "gap")...)
+	until(t, "the other partition goes on", []*process{d}, func() bool { return apart(t, path, "gap")[1] == 20 })
+	if got := apart(t, path, "gap")[0]; got != 10 {
+		t.Errorf("partition 0 stands at %d", got)
+	}
+	must(t, dir, "recover", "gap/0", "--store", "sqlite:gap.db", "--partition", "0", "--accept-gap", "--to", "15", "--who", "ana", "--reason", "retention was too short", "--apply")
+	until(t, "it goes on behind the gap", []*process{d}, func() bool { return apart(t, path, "gap")[0] == 15 })
+	d.Process.Signal(syscall.SIGTERM)
+	if code := d.end(t); code != 0 || !strings.Contains(d.out.String(), "OFFSET_LOST") {
+		t.Errorf("exit %d\n%s", code, d.out.String())
 	}
 }
