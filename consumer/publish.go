@@ -98,7 +98,9 @@ func (w *worker) published(it *item, r record.Record, isCopy bool, err error) bo
 		return true
 	case err == nil:
 		p.stuck = ""
-		if !isCopy {
+		if isCopy {
+			w.copied.Add(1)
+		} else {
 			p.omit(it.rec.Position, nil)
 		}
 		w.moved(p, p.settler.Published(it.token))

@@ -29,6 +29,8 @@ type worker struct {
 	info   sources.Info
 	header control.RunHeader
 	epoch  atomic.Uint64
+	// copied counts the copies that were written.
+	copied atomic.Uint64
 
 	// base is the context of the term. It ends with the reason when the lease is lost, the worker is killed, or something fails for good.
 	base context.Context
@@ -226,7 +228,7 @@ func (w *worker) consume(ctx context.Context, drain func() (context.Context, con
 	defer stopCommitting()
 	var loops sync.WaitGroup
 	read := make(chan error, 1)
-	loops.Go(func() { read <- w.read(reading) })
+	loops.Go(func() { read <- w.readAll(reading) })
 	loops.Go(func() { w.commits(committing) })
 
 	var err error
@@ -236,7 +238,7 @@ func (w *worker) consume(ctx context.Context, drain func() (context.Context, con
 	case <-w.base.Done():
 	case err = <-read:
 		if atEnd = errors.Is(err, io.EOF); atEnd {
-			err = w.ending(ctx)
+			err = nil
 		}
 	}
 	stopReading()
@@ -252,18 +254,25 @@ func (w *worker) consume(ctx context.Context, drain func() (context.Context, con
 	return err
 }
 
-// ending waits, at the end of the log, until nothing moves any more.
-func (w *worker) ending(ctx context.Context) error {
-	for !w.all((*part).quiet) {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-w.base.Done():
-			return nil
-		case <-w.changed:
+// readAll reads as read does, and again at the end of the log (io.EOF) while copies were written meanwhile: they may stand in it. It returns when
+// nothing moves any more.
+func (w *worker) readAll(ctx context.Context) error {
+	for {
+		copied := w.copied.Load()
+		if err := w.read(ctx); !errors.Is(err, io.EOF) {
+			return err
+		}
+		for !w.all((*part).quiet) {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-w.changed:
+			}
+		}
+		if copied == w.copied.Load() {
+			return io.EOF
 		}
 	}
-	return nil
 }
 
 func (w *worker) all(is func(*part) bool) bool {

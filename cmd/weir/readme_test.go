@@ -13,7 +13,7 @@ import (
 )
 
 // documents whose shell commands must work as they stand.
-var documents = []string{"README.md", "docs/flow.md", "docs/performance.md", "docs/handoff.md", "docs/scaling.md", "docs/observing.md"}
+var documents = []string{"README.md", "docs/flow.md", "docs/performance.md", "docs/handoff.md", "docs/scaling.md", "docs/observing.md", "docs/consumers.md"}
 
 // elsewhere lists the lines that other checks run, each with the place.
 var elsewhere = map[string]string{
@@ -93,7 +93,10 @@ func blocks(text string) []block {
 }
 
 // runBlock runs each line with `weir` being this test binary; a broker, and a daemon without an end, is left running until the test ends.
-func runBlock(t *testing.T, dir, text string) int {
+func runBlock(t *testing.T, dir, text string) int { return runBlockWith(t, dir, text, nil) }
+
+// runBlockWith has more variables in the environment.
+func runBlockWith(t *testing.T, dir, text string, env []string) int {
 	ran := 0
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -114,7 +117,7 @@ func runBlock(t *testing.T, dir, text string) int {
 			continue
 		}
 		if strings.HasPrefix(line, "weir run") && strings.Contains(line, "--listen") {
-			l := startLogged(t, dir, "run", nil, strings.Fields(line)[1:]...)
+			l := startLogged(t, dir, "run", env, strings.Fields(line)[1:]...)
 			l.await(t, "listening", func() bool { return strings.Contains(l.said(t), "listening") })
 			continue
 		}
@@ -130,6 +133,7 @@ func runBlock(t *testing.T, dir, text string) int {
 		cmd := exec.Command("bash", "-c", `set -euo pipefail; weir() { "$WEIR_SELF" "$@"; }; `+line)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), asWeir+"=1", "WEIR_SELF="+self)
+		cmd.Env = append(cmd.Env, env...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", line, err, out)
 		}
