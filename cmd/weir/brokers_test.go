@@ -270,3 +270,13 @@ func TestDrillOverApache(t *testing.T) {
 	}
 	t.Logf("%v checks, %v faults, %v ms, %v", report["passed"], report["faults_fired"], report["took_ms"], report["figures"])
 }
+
+// Three daemons share a run out over Apache Kafka, which assigns the partitions, over TLS with a login.
+func TestApartDrillOverTLS(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Shared(t)
+	ca := write(t, t.TempDir(), "ca.pem", string(broker.CA))
+	password := write(t, t.TempDir(), "password", kafkatest.ScramPassword)
+	drillApart(t, chaosStores["postgres"](t), 2, "--records", "5000", "--faults", "2", "--moves", "2", "--brokers", broker.SASLAddr(), "--tls", "--tls-ca", ca,
+		"--sasl", "SCRAM-SHA-256", "--sasl-user", kafkatest.User, "--sasl-password", "file:"+password)
+}
