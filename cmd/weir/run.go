@@ -48,10 +48,12 @@ func (a *app) runCommand() *cobra.Command {
 			"Ctrl-C or SIGTERM commits what is done and stops; a second one stops at once.\n" +
 			"A run has one owner at a time, which holds a lease in the store. A second process with the same --run-id is refused, or with --standby\n" +
 			"waits and takes over: at once when the owner ends, and when its lease has run out if it was killed or stalls. An owner that lost its\n" +
-			"lease publishes nothing more and ends with exit code 7.",
+			"lease publishes nothing more and ends with exit code 7.\n" +
+			"With --scope partition several processes share the partitions out over the consumer group --group, each partition with a lease of its own.",
 		Example: "  weir run flow.yaml --brokers 127.0.0.1:9092 --topic ticks --group g1 --run-id ticks-1 --store sqlite:weir.db\n" +
 			"  weir run flow.yaml --brokers 127.0.0.1:9092 --topic ticks --run-id bounded-1 --store sqlite:weir.db --once-n 299 --emit out.json\n" +
 			"  weir run flow.yaml --brokers 127.0.0.1:9092 --topic ticks --run-id ticks-1 --store env:WEIR_STORE --standby --ttl 10s\n" +
+			"  weir run flow.yaml --brokers 127.0.0.1:9092 --topic ticks --group ticks --run-id ticks-2 --store env:WEIR_STORE --scope partition\n" +
 			"  weir run flow.yaml --log arrivals.log --run-id file-1 --store sqlite:weir.db --emit out.json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.stream(cmd.Context(), args[0], o) },

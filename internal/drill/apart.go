@@ -216,12 +216,18 @@ func (f *flock) mishap(ctx context.Context, m mishap) error {
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	if m.action == "stop" {
 		if err := f.wakes(ctx, by, m); err != nil {
 			return err
 		}
 	}
-	return f.settled(ctx)
+	err = f.settled(ctx)
+	if took := time.Since(began); m.action == "kill" && err == nil && took > f.sees.slowest {
+		f.sees.slowest = took
+		f.figure("others_work_after_kill_longest", took)
+	}
+	return err
 }
 
 // apart is the point with its epoch: what comes before anything is read has none.

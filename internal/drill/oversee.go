@@ -35,6 +35,9 @@ type overseer struct {
 	failed   []string
 	// still is how long partitions stood still: those that moved, and the others.
 	still map[bool][]time.Duration
+
+	// slowest is the longest time after a kill until others had moved everything on. The script alone touches it.
+	slowest time.Duration
 }
 
 func (p *part) oversee(ctx context.Context) *overseer {
