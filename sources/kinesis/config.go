@@ -39,6 +39,13 @@ type Config struct {
 
 	// CallsPerSecond and BytesPerSecond are the budget for one shard. Default to 5 and 2 MiB, what Kinesis allows.
 	CallsPerSecond, BytesPerSecond float64
+	// FanOut is the name of a consumer with enhanced fan-out, which is registered if it is not: Kinesis pushes, 2 MB/s of each shard for this consumer
+	// alone, and charges for it. "" polls. Budgets and PageRecords are for polling.
+	FanOut string
+	// Renew is how long a subscription may last, Silence how long it may say nothing. Default to 5 minutes and 35 s.
+	Renew, Silence time.Duration
+	// Subscribe makes a subscription. Defaults to the client's.
+	Subscribe func(ctx context.Context, in *kinesis.SubscribeToShardInput) (Subscription, error)
 	// PageRecords bounds the records of one answer. Defaults to 10,000, the most there is.
 	PageRecords int32
 	// MaxWait is how long Poll waits before it says that there is nothing. Defaults to 500 ms.
@@ -57,6 +64,11 @@ func (c Config) withDefaults() Config {
 	c.BytesPerSecond = cmp.Or(c.BytesPerSecond, defaultBytesPerSecond)
 	c.PageRecords = cmp.Or(c.PageRecords, defaultPageRecords)
 	c.MaxWait = cmp.Or(c.MaxWait, defaultMaxWait)
+	c.Renew = cmp.Or(c.Renew, defaultRenew)
+	c.Silence = cmp.Or(c.Silence, defaultSilence)
+	if c.Subscribe == nil {
+		c.Subscribe = subscribeBy(c.Client)
+	}
 	c.CallTimeout = cmp.Or(c.CallTimeout, defaultCallTimeout)
 	c.StartTimeout = cmp.Or(c.StartTimeout, defaultStartTimeout)
 	if c.Logger == nil {

@@ -39,6 +39,8 @@ func kindOf(err error) kind {
 	switch api.ErrorCode() {
 	case "ProvisionedThroughputExceededException", "LimitExceededException", "KMSThrottlingException", "ThrottlingException", "RequestLimitExceeded", "Throttling":
 		return throttled
+	case "ResourceInUseException": // another subscription is not over yet
+		return throttled
 	case "InternalFailure", "InternalFailureException", "ServiceUnavailable", "ServiceUnavailableException", "InternalServerError":
 		return unsteady
 	}

@@ -74,7 +74,11 @@ func (sh *shard) deliver(left int) record.Batch {
 
 // run is the goroutine of the shard.
 func (sh *shard) run(ctx context.Context) {
-	if err := sh.read(ctx); err != nil {
+	read := sh.read
+	if sh.r.s.cfg.FanOut != "" {
+		read = sh.follow
+	}
+	if err := read(ctx); err != nil {
 		sh.r.fail(sh, err)
 	}
 }
@@ -187,7 +191,9 @@ func (sh *shard) start() *kinesis.GetShardIteratorInput {
 func (sh *shard) again(err error, failures int, iterator *string) error {
 	s := sh.r.s
 	var call *callError
-	errors.As(err, &call)
+	if !errors.As(err, &call) {
+		return err // it is explained already
+	}
 	switch kindOf(call.err) {
 	case expired:
 		*iterator = ""

@@ -20,14 +20,17 @@ import (
 )
 
 // Stream is a Kinesis stream. Each shard is a partition, by the number in its name. It may be used by several goroutines.
-type Stream struct{ cfg Config }
+type Stream struct {
+	cfg      Config
+	consumer *consumer
+}
 
 // New makes a stream. It does not connect. Errors: CONFIG_INVALID without a client or a name.
 func New(cfg Config) (*Stream, error) {
 	if cfg.Client == nil || cfg.Stream == "" {
 		return nil, codes.New(codes.ConfigInvalid, "a Kinesis source needs a client and the name of a stream")
 	}
-	return &Stream{cfg.withDefaults()}, nil
+	return &Stream{cfg.withDefaults(), &consumer{}}, nil
 }
 
 // Shard is what the listing says of a shard.
@@ -210,7 +213,8 @@ func (s *Stream) ask(ctx context.Context, call string, fn func(ctx context.Conte
 			return nil
 		case kindOf(err) == failed:
 			var old *types.ExpiredNextTokenException
-			if errors.As(err, &old) {
+			var unknown *types.ResourceNotFoundException
+			if errors.As(err, &old) || call == "DescribeStreamConsumer" && errors.As(err, &unknown) {
 				return err
 			}
 			return s.explain(call, err)
