@@ -42,14 +42,15 @@ func (o *streamFlags) open(ctx context.Context, change func(*kinesis.Config)) (*
 // kinesisFlags are those of `weir run` for a stream.
 type kinesisFlags struct {
 	streamFlags
-	start, reason string
-	acceptGap     bool
+	start, reason, fanOut string
+	acceptGap             bool
 }
 
 func (o *kinesisFlags) addKinesis(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.addStream(cmd, "read this Kinesis stream instead of a topic: each shard is a run RUN-ID/N, shared out over all processes of the run by leases in the store")
 	f.StringVar(&o.start, "start", "", "with --kinesis: where the run begins, trim-horizon, latest or a time such as 2026-11-30T12:00:00Z; it is resolved once and kept (default: as it was begun, or trim-horizon)")
+	f.StringVar(&o.fanOut, "fan-out", "", "with --kinesis: read by enhanced fan-out as this registered consumer, which costs extra (default: poll)")
 	f.BoolVar(&o.acceptGap, "accept-gap", false, "with --kinesis: go on at the oldest record held where those that come next are gone, and pass over shards that are gone; needs --reason")
 	f.StringVar(&o.reason, "reason", "", "with --accept-gap: why, for the record")
 }
@@ -58,8 +59,8 @@ func (o *kinesisFlags) addKinesis(cmd *cobra.Command) {
 func (o *runOptions) checkKinesis() error {
 	counted := o.onceN > 0 || o.untilN > 0
 	switch {
-	case o.kinesis == "" && (o.region != "" || o.endpoint != "" || o.start != "" || o.acceptGap || o.reason != ""):
-		return usagef("--region, --endpoint, --start, --accept-gap and --reason go with --kinesis")
+	case o.kinesis == "" && (o.region != "" || o.endpoint != "" || o.start != "" || o.acceptGap || o.reason != "" || o.fanOut != ""):
+		return usagef("--region, --endpoint, --start, --fan-out, --accept-gap and --reason go with --kinesis")
 	case o.kinesis == "":
 		return nil
 	case o.log != "" || o.brokers != "" || o.topic != "" || o.group != "":
@@ -88,7 +89,7 @@ func (a *app) streamed(ctx context.Context, plan *flow.Plan, o runOptions, store
 		return err
 	}
 	stream, err := o.open(ctx, func(c *kinesis.Config) {
-		c.StartAt, c.AcceptGap, c.Logger = begin.at(), o.acceptGap, a.log
+		c.StartAt, c.AcceptGap, c.FanOut, c.Logger = begin.at(), o.acceptGap, o.fanOut, a.log
 		c.OnThrottle = func(shard int32, pause time.Duration) {
 			a.log.Info("kinesis throttles; that is normal", "shard", shard, "pause", pause)
 		}
