@@ -24,8 +24,7 @@ type Format interface {
 
 // encoder turns rows into the bytes of a file. It is for one goroutine.
 type encoder interface {
-	check(r sinks.Rows) error
-	append(dst []byte, rows []sinks.Rows) ([]byte, error)
+	write(out io.Writer, rows []sinks.Rows) error
 }
 
 // The formats.
@@ -40,29 +39,39 @@ var (
 // errCut says that a file ends in the middle of a row.
 var errCut = errors.New("it ends within a row")
 
+// pieceBytes is how much is encoded before it is written.
+const pieceBytes = 256 << 10
+
+// scratch is the memory of an encoder of lines.
 type scratch struct {
 	width  int
 	values []operators.Value
+	buf    []byte
 }
 
 func newScratch(t sinks.Target) scratch {
 	return scratch{width: len(t.Outputs), values: make([]operators.Value, 0, len(t.Outputs))}
 }
 
-func (s scratch) each(rows []sinks.Rows, fn func(partition int32, number int64, row *partitions.Row)) error {
+// lines writes a head and then what line appends for each row.
+func (s *scratch) lines(out io.Writer, head []byte, rows []sinks.Rows, line func(dst []byte, partition int32, number int64, row *partitions.Row) []byte) error {
+	buf := append(s.buf[:0], head...)
 	for _, r := range rows {
-		if err := r.Each(s.width, s.values, func(number int64, row *partitions.Row) error {
-			fn(r.Partition, number, row)
-			return nil
-		}); err != nil {
+		err := r.Each(s.width, s.values, func(number int64, row *partitions.Row) error {
+			if buf = line(buf, r.Partition, number, row); len(buf) < pieceBytes {
+				return nil
+			}
+			_, err := out.Write(buf)
+			buf = buf[:0]
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func (s scratch) check(r sinks.Rows) error {
-	return s.each([]sinks.Rows{r}, func(int32, int64, *partitions.Row) {})
+	_, err := out.Write(buf)
+	s.buf = buf
+	return err
 }
 
 type jsonLines struct{}
@@ -76,11 +85,10 @@ type jsonEncoder struct {
 
 func (jsonLines) begin(t sinks.Target) encoder { return &jsonEncoder{newScratch(t), sinks.NewJSON(t)} }
 
-func (e *jsonEncoder) append(dst []byte, rows []sinks.Rows) ([]byte, error) {
-	err := e.each(rows, func(partition int32, number int64, row *partitions.Row) {
-		dst = append(e.json.Append(dst, partition, number, row), '\n')
+func (e *jsonEncoder) write(out io.Writer, rows []sinks.Rows) error {
+	return e.lines(out, nil, rows, func(dst []byte, partition int32, number int64, row *partitions.Row) []byte {
+		return append(e.json.Append(dst, partition, number, row), '\n')
 	})
-	return dst, err
 }
 
 func (jsonLines) rows(path string) (int64, error) { return lines(path, false) }
@@ -102,9 +110,8 @@ func (csvFormat) begin(t sinks.Target) encoder {
 	return &csvEncoder{newScratch(t), append(head, '\n')}
 }
 
-func (e *csvEncoder) append(dst []byte, rows []sinks.Rows) ([]byte, error) {
-	dst = append(dst, e.head...)
-	err := e.each(rows, func(partition int32, number int64, row *partitions.Row) {
+func (e *csvEncoder) write(out io.Writer, rows []sinks.Rows) error {
+	return e.lines(out, e.head, rows, func(dst []byte, partition int32, number int64, row *partitions.Row) []byte {
 		dst = append(strconv.AppendInt(dst, int64(partition), 10), ',')
 		dst = append(strconv.AppendInt(dst, number, 10), ',')
 		dst = append(record.AppendTime(dst, row.Time), ',')
@@ -115,9 +122,8 @@ func (e *csvEncoder) append(dst []byte, rows []sinks.Rows) ([]byte, error) {
 				dst = record.AppendFloat(dst, v.F)
 			}
 		}
-		dst = append(dst, '\n')
+		return append(dst, '\n')
 	})
-	return dst, err
 }
 
 func (csvFormat) rows(path string) (int64, error) {

@@ -19,8 +19,10 @@ type writer struct {
 	folder   string
 	encode   encoder
 	progress *sinks.Progress
-	buf      []byte
 }
+
+// draft is a file in the making: temporary, and the name that it is to have.
+type draft struct{ path, final string }
 
 // Published implements sinks.Writer.
 func (w *writer) Published() map[int32]int64 { return w.progress.Published() }
@@ -28,54 +30,45 @@ func (w *writer) Published() map[int32]int64 { return w.progress.Published() }
 // Close implements sinks.Writer.
 func (w *writer) Close() error { return nil }
 
-// Publish implements sinks.Writer: one file for each partition, one after the other.
+// Publish implements sinks.Writer: one file for each partition. All are written before the first takes its name.
 func (w *writer) Publish(ctx context.Context, batches []sinks.Rows) error {
 	rest, err := w.progress.Rest(batches)
-	if err == nil {
-		err = w.check(rest)
-	}
-	for len(rest) > 0 && err == nil {
-		n := 1
-		for n < len(rest) && rest[n].Partition == rest[0].Partition {
-			n++
+	if err == nil && len(rest) > 0 {
+		if err = w.publish(ctx, rest); err == nil {
+			w.progress.Done(rest)
 		}
-		if err = w.publish(ctx, rest[:n]); err == nil {
-			w.progress.Done(rest[:n])
-		}
-		rest = rest[n:]
 	}
 	return w.progress.Fail(err)
 }
 
-// check finds damaged rows before anything is visible.
-func (w *writer) check(rest []sinks.Rows) error {
-	for _, r := range rest {
-		if err := w.encode.check(r); err != nil {
+func (w *writer) publish(ctx context.Context, rest []sinks.Rows) error {
+	var drafts []draft
+	defer func() { // a killed process leaves them to who opens the folder next
+		for _, d := range drafts {
+			os.Remove(d.path)
+		}
+	}()
+	for len(rest) > 0 {
+		n := 1
+		for n < len(rest) && rest[n].Partition == rest[0].Partition {
+			n++
+		}
+		path, err := w.draft(ctx, rest[:n])
+		if path != "" {
+			drafts = append(drafts, draft{path, filepath.Join(w.folder, w.name(rest[0].Partition, rest[0].From))})
+		}
+		if err != nil {
 			return err
 		}
+		rest = rest[n:]
 	}
-	return nil
-}
-
-// publish makes one file of rows of one partition.
-func (w *writer) publish(ctx context.Context, rows []sinks.Rows) error {
-	var err error
-	if w.buf, err = w.encode.append(w.buf[:0], rows); err != nil {
-		return err
-	}
-	path, err := w.draft(ctx, w.buf)
-	if path != "" {
-		defer os.Remove(path) // a killed process leaves it to who opens the folder next
-	}
-	if err != nil {
-		return err
-	}
-	final := filepath.Join(w.folder, w.name(rows[0].Partition, rows[0].From))
-	if err := os.Link(path, final); err != nil {
-		return w.explain(final, err)
-	}
-	if err := w.step(ctx, "linked"); err != nil {
-		return err
+	for _, d := range drafts {
+		if err := os.Link(d.path, d.final); err != nil {
+			return w.explain(d.final, err)
+		}
+		if err := w.step(ctx, "linked"); err != nil {
+			return err
+		}
 	}
 	if err := syncFolder(w.folder); err != nil {
 		return unwritable(w.folder, err)
@@ -83,15 +76,15 @@ func (w *writer) publish(ctx context.Context, rows []sinks.Rows) error {
 	return w.step(ctx, "published")
 }
 
-// draft writes a temporary file, synced. Its path is "" while there is none.
-func (w *writer) draft(ctx context.Context, data []byte) (string, error) {
+// draft writes rows of one partition to a temporary file, synced. Its path is "" while there is none.
+func (w *writer) draft(ctx context.Context, rows []sinks.Rows) (string, error) {
 	f, err := os.CreateTemp(w.folder, temporary+"*")
 	if err != nil {
 		return "", unwritable(w.folder, err)
 	}
 	err = w.step(ctx, "created")
 	if err == nil {
-		if _, err = f.Write(data); err == nil {
+		if err = w.encode.write(f, rows); err == nil {
 			err = f.Chmod(w.cfg.Perm)
 		}
 		if err == nil {

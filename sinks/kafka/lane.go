@@ -143,17 +143,33 @@ func (l *lane) offset(ctx context.Context, group string) (at int64, err error) {
 	return at, err
 }
 
-// encode makes records of rows.
+// arenaBytes is the size of the pieces of memory that records are cut from.
+const arenaBytes = 256 << 10
+
+// encode makes records of rows. What they need is allocated in large pieces, since the client keeps them until they are written.
 func (l *lane) encode(r sinks.Rows) error {
 	token := strconv.AppendUint(nil, l.w.to.Token, 10)
-	width := len(l.w.to.Outputs)
-	err := r.Each(width, nil, func(number int64, row *partitions.Row) error {
-		value := l.w.json.Append(nil, r.Partition, number, row)
-		at := append(strconv.AppendInt(make([]byte, 0, 24), int64(r.Partition), 10), '/')
-		l.records = append(l.records, &kgo.Record{
-			Partition: l.to, Key: append([]byte{}, row.Key...), Value: value,
-			Headers: []kgo.RecordHeader{{Key: HeaderRow, Value: strconv.AppendInt(at, number, 10)}, {Key: HeaderToken, Value: token}},
-		})
+	structs, headers := make([]kgo.Record, r.Count), make([]kgo.RecordHeader, 2*r.Count)
+	var arena []byte
+	cut := func(from int) []byte { return arena[from:len(arena):len(arena)] }
+	err := r.Each(len(l.w.to.Outputs), nil, func(number int64, row *partitions.Row) error {
+		if cap(arena)-len(arena) < arenaBytes/64 {
+			arena = make([]byte, 0, arenaBytes)
+		}
+		i := number - r.From
+		rec, head := &structs[i], headers[2*i:2*i+2:2*i+2]
+		rec.Partition = l.to
+		at := len(arena)
+		arena = append(arena, row.Key...)
+		rec.Key = cut(at)
+		at = len(arena)
+		arena = l.w.json.Append(arena, r.Partition, number, row)
+		rec.Value = cut(at)
+		at = len(arena)
+		arena = strconv.AppendInt(append(strconv.AppendInt(arena, int64(r.Partition), 10), '/'), number, 10)
+		head[0], head[1] = kgo.RecordHeader{Key: HeaderRow, Value: cut(at)}, kgo.RecordHeader{Key: HeaderToken, Value: token}
+		rec.Headers = head
+		l.records = append(l.records, rec)
 		return nil
 	})
 	l.end = r.End()

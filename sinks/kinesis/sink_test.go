@@ -50,14 +50,31 @@ func (s *results) answer(op string, in map[string]any) kinesistest.Answer {
 	return kinesistest.Answer{Out: map[string]any{"Records": out}}
 }
 
+// take takes everything and keeps nothing, for benchmarks.
+func (s *results) take(op string, in map[string]any) kinesistest.Answer {
+	if op == "DescribeStreamSummary" {
+		return s.answer(op, in)
+	}
+	out := make([]map[string]any, len(in["Records"].([]any)))
+	for i := range out {
+		out[i] = map[string]any{"SequenceNumber": "1", "ShardId": "shardId-000000000000"}
+	}
+	return kinesistest.Answer{Out: map[string]any{"Records": out}}
+}
+
+var credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+	return aws.Credentials{AccessKeyID: kinesistest.AccessKey, SecretAccessKey: kinesistest.SecretKey}, nil
+})
+
 func (s *results) sink(t testing.TB, hook func(string) error) *kinesis.Sink {
 	t.Helper()
-	k, err := kinesis.NewSink(kinesis.SinkConfig{Hook: hook, Config: kinesis.Config{Stream: "s", StallTimeout: time.Second, Client: awskinesis.New(awskinesis.Options{
-		BaseEndpoint: aws.String("http://127.0.0.1:1"), Region: kinesistest.Region, Retryer: aws.NopRetryer{}, HTTPClient: &kinesistest.Scripted{Answer: s.answer},
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: kinesistest.AccessKey, SecretAccessKey: kinesistest.SecretKey}, nil
-		}),
-	})}})
+	return s.over(t, awskinesis.New(awskinesis.Options{BaseEndpoint: aws.String("http://127.0.0.1:1"), Region: kinesistest.Region, Retryer: aws.NopRetryer{},
+		HTTPClient: &kinesistest.Scripted{Answer: s.answer}, Credentials: credentials}), hook)
+}
+
+func (s *results) over(t testing.TB, client *awskinesis.Client, hook func(string) error) *kinesis.Sink {
+	t.Helper()
+	k, err := kinesis.NewSink(kinesis.SinkConfig{Hook: hook, Config: kinesis.Config{Stream: "s", StallTimeout: time.Second, Client: client}})
 	if err != nil {
 		t.Fatal(err)
 	}

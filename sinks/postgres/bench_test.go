@@ -1,0 +1,50 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/weirstream/weir/internal/pgtest"
+	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/sinks"
+	"github.com/weirstream/weir/sinks/sinktest"
+)
+
+// BenchmarkCopy compares with the client's own CopyFrom of the same rows into a table of the same form.
+func BenchmarkCopy(b *testing.B) {
+	const n = 50_000
+	db := pgtest.Database(b, nil)
+	to := sinks.Target{RunID: "r", Outputs: sinktest.Outputs, Partitions: []int32{0}, Token: 1}
+	w, err := sink(b, db.Super, nil).Open(b.Context(), to)
+	if err != nil {
+		b.Fatal(err)
+	}
+	conn, err := pgx.Connect(b.Context(), db.Super)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := conn.Exec(b.Context(), "CREATE TABLE bare (LIKE results INCLUDING ALL)"); err != nil {
+		b.Fatal(err)
+	}
+	columns := []string{"run_id", "partition", "row_number", "event_time", "event_nanos", "event_id", "event_key", "ema12", "close"}
+	rows := sinktest.Rounds(9, n)
+	sinktest.Compare(b, 9, n, func(round int) {
+		if err := w.Publish(b.Context(), rows[round:round+1]); err != nil {
+			b.Fatal(err)
+		}
+	}, func(round int) {
+		var values [][]any
+		err := rows[round].Each(2, nil, func(number int64, row *partitions.Row) error {
+			values = append(values, []any{"r", int32(0), number, time.Unix(0, int64(row.Time)), int64(row.Time), string(row.ID), string(row.Key), row.Values[0].F, row.Values[1].F})
+			return nil
+		})
+		if err == nil {
+			_, err = conn.CopyFrom(b.Context(), pgx.Identifier{"bare"}, columns, pgx.CopyFromRows(values))
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	})
+}
