@@ -217,7 +217,7 @@ var Table = []Row{
 		Why: "A Kinesis emulator for tests: it starts a process and knows nothing of what is in it."},
 	{Package: "internal/secretfile",
 		Why: "Whether a file is kept as a secret: the server and the command line ask."},
-	{Package: "internal/deploytest",
+	{Package: "internal/deploytest", TestVendors: []string{yaml, pgx},
 		Why: "Checks what stands in deploy against the binary and the table of metrics."},
 	{Package: "internal/testreport",
 		Why: "Runs the tests and counts what was skipped."},
