@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -172,6 +173,18 @@ func (a *app) shared(ctx context.Context, plan *flow.Plan, stream *kinesis.Strea
 		return err
 	}
 	a.cleanUp = member.Abandon
+	watching, stop := context.WithCancel(ctx)
+	var alarms sync.WaitGroup
+	defer alarms.Wait()
+	defer stop()
+	alarms.Go(func() {
+		(&alarm{app: a, run: o.runID, store: store, stream: stream, told: map[int32]int{}}).watch(watching, func() (mine []int32) {
+			for _, p := range member.Partitions() {
+				mine = append(mine, p.Partition)
+			}
+			return mine
+		})
+	})
 	return a.finishApart(o, stands, member.Run(ctx))
 }
 

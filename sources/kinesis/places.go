@@ -142,3 +142,12 @@ func (s *Stream) After(ctx context.Context, number int32, next record.Position) 
 	in.ShardIteratorType = types.ShardIteratorTypeAfterSequenceNumber
 	return s.first(ctx, number, in)
 }
+
+// Retention is how long the stream keeps records. Errors are those of Summary.
+func (s *Stream) Retention(ctx context.Context) (time.Duration, error) {
+	sum, err := s.Summary(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(aws.ToInt32(sum.RetentionPeriodHours)) * time.Hour, nil
+}
