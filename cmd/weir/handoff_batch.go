@@ -31,11 +31,11 @@ type handOverOptions struct {
 
 func (o *handOverOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.run, "hand-over-to", "", "make this run of the snapshot, for `weir run --run-id` to continue with the topic")
+	f.StringVar(&o.run, "hand-over-to", "", "make this run of the snapshot, for 'weir run --run-id' to continue with the topic")
 	f.StringVar(&o.store, "store", "", "with --hand-over-to: store of the run's journal (required)")
 	o.topicFlags.add(cmd, "with --hand-over-to: broker addresses, HOST:PORT, separated by commas (required)", "with --hand-over-to: the topic that continues the snapshot (required)")
 	f.StringVar(&o.group, "group", "", "with --hand-over-to: consumer group of the run, a courtesy")
-	f.StringVar(&o.at, "at", "", "with --hand-over-to: the mark that `weir handoff mark` wrote before the snapshot was taken; without it the stream begins at the topic's present end")
+	f.StringVar(&o.at, "at", "", "with --hand-over-to: the mark that 'weir handoff mark' wrote before the snapshot was taken; without it the stream begins at the topic's present end")
 	f.StringVar(&o.manifest, "manifest", "", "with --hand-over-to: write the manifest of the hand-over here")
 	f.BoolVar(&o.standby, "standby", false, "with --hand-over-to: wait while another process owns the run, such as one that was killed and whose lease has not run out")
 	f.IntVar(&o.commitBytes, "commit-bytes", handoff.DefaultCommitBytes, "with --hand-over-to: commit when the results take this many bytes of memory")

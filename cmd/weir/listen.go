@@ -32,7 +32,7 @@ func (o *listenFlags) addListen(cmd *cobra.Command) {
 	f.StringVar(&o.listenCert, "listen-cert", "", "certificate for --listen, PEM")
 	f.StringVar(&o.listenKey, "listen-key", "", "its key, PEM")
 	f.StringSliceVar(&o.hosts, "host", nil, "further name under which --listen is reached; may be repeated")
-	f.BoolVar(&o.tap, "tap", false, "let `weir tap` see records and results, and status the keys of gaps: whoever may ask sees record data")
+	f.BoolVar(&o.tap, "tap", false, "let 'weir tap' see records and results, and status the keys of gaps: whoever may ask sees record data")
 	f.DurationVar(&o.stalled, "stalled-after", board.DefaultStalled, "a partition that has records to read and does not move for so long is not ready")
 	f.DurationVar(&o.observe, "observe-every", 5*time.Second, "how often the ends of the log are asked for, by which lag is reckoned")
 }

@@ -14,12 +14,31 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	written := &writeFailure{to: stdout}
 	a := &app{stdin: stdin, stdout: written, stderr: stderr, written: written}
-	root := a.root()
+	root := a.all()
 	a.json = wantsJSON(args)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		a.json = wantsJSON(args) // a flag that cannot be parsed may have been this one
 		return usageError{err}
 	})
+	return a.execute(root, args)
+}
+
+// wantsJSON says whether --json is among the arguments, before they are parsed: an error in them is told as a document too.
+func wantsJSON(args []string) bool {
+	for _, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "--json", "--json=true":
+			return true
+		}
+	}
+	return false
+}
+
+// all is the root with every command.
+func (a *app) all() *cobra.Command {
+	root := a.root()
 	root.AddCommand(
 		a.demoCommand(),
 		a.drillCommand(),
@@ -53,18 +72,5 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		a.canonCommand(),
 		a.versionCommand(),
 	)
-	return a.execute(root, args)
-}
-
-// wantsJSON says whether --json is among the arguments, before they are parsed: an error in them is told as a document too.
-func wantsJSON(args []string) bool {
-	for _, arg := range args {
-		switch arg {
-		case "--":
-			return false
-		case "--json", "--json=true":
-			return true
-		}
-	}
-	return false
+	return root
 }

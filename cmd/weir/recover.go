@@ -28,7 +28,7 @@ type recoveryFlags struct {
 func (o *recoveryFlags) addRecovery(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&o.maxSkew, "max-skew", 0, "how far in event time a partition may be read ahead of the slowest that has something to read; 0 is no bound")
 	cmd.Flags().Int64Var(&o.minFreeDisk, "min-free-disk", defaultFreeDisk, "read nothing while less than this many MiB are free where the store's file and the artifacts are, until twice as much is; 0 does not look")
-	cmd.Flags().BoolVar(&o.exitWhenBlocked, "exit-when-blocked", false, "end with exit code 6 when recovery is blocked (records lost, topic recreated, state damaged …), instead of staying alive, and owner, until an operator has chosen with `weir recover`")
+	cmd.Flags().BoolVar(&o.exitWhenBlocked, "exit-when-blocked", false, "end with exit code 6 when recovery is blocked (records lost, topic recreated, state damaged …), instead of staying alive, and owner, until an operator has chosen with 'weir recover'")
 }
 
 // recovery lets a run stay when it is blocked, hear of what operators choose, and hold back.

@@ -34,7 +34,7 @@ type urlFlags struct{ url, token, ca string }
 
 func (o *urlFlags) addURL(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.url, "url", "", "ask the process of the run, at the address that `weir run --listen` says: http://127.0.0.1:8787")
+	f.StringVar(&o.url, "url", "", "ask the process of the run, at the address that 'weir run --listen' says: http://127.0.0.1:8787")
 	f.StringVar(&o.token, "token", "", "its bearer token, as a reference: env:NAME or file:PATH")
 	f.StringVar(&o.ca, "url-ca", "", "file with the certificates, in PEM, of the authority that signed the process' (default: those that the system trusts)")
 }
