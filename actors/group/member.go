@@ -82,6 +82,8 @@ func (m *Member) Run(ctx context.Context) error {
 		return context.Cause(within)
 	case standing != nil:
 		return standing
+	case ctx.Err() == nil:
+		return codes.New(codes.Internal, "whoever assigns the partitions of run %q has ended unasked", m.cfg.Run)
 	}
 	return actors.ErrInterrupted
 }

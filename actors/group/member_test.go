@@ -395,6 +395,11 @@ func TestAnAssignerThatFails(t *testing.T) {
 		if err := <-a.err; err != denied {
 			t.Errorf("%v", err)
 		}
+		b := w.join("b")
+		b.fail <- nil
+		if err := <-b.err; !codes.Has(err, codes.Internal) {
+			t.Errorf("one that ends unasked: %v", err)
+		}
 		w.settle(0)
 		if got := a.m.Partitions(); len(got) != 0 {
 			t.Errorf("%+v", got)
