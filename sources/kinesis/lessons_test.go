@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -321,4 +322,37 @@ func shardDocs(from, to, n int) []map[string]any {
 		})
 	}
 	return docs
+}
+
+// Lesson 5, for a minute: throttling without an end in sight is waited for, with pauses that grow to 5 s and no further.
+func TestLessonThrottledForAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := &kinesistest.Scripted{}
+		s.Answer = func(op string, _ map[string]any) kinesistest.Answer {
+			switch {
+			case op == "ListShards":
+				return listing(1)
+			case op == "GetShardIterator":
+				return kinesistest.Answer{Out: map[string]any{"ShardIterator": "start"}}
+			case time.Since(began) < time.Minute:
+				return kinesistest.Answer{Type: "ProvisionedThroughputExceededException"}
+			}
+			records := []map[string]any{{"SequenceNumber": "1000", "PartitionKey": "k", "Data": []byte("0")}}
+			return kinesistest.Answer{Out: map[string]any{"Records": records, "MillisBehindLatest": 0}}
+		}
+		var most atomic.Int64
+		stream := scripted(t, s, func(c *kinesis.Config) {
+			c.OnThrottle = func(_ int32, pause time.Duration) { most.Store(max(most.Load(), int64(pause))) }
+		})
+		var g reading
+		if err := g.until(t.Context(), open(t, stream, startOf(0)), 0, g.has(1)); err != nil {
+			t.Fatal(err)
+		}
+		g.want(t, 0, 1)
+		if calls, took := len(s.Calls()), time.Since(began); calls > 30 || took < time.Minute || took > 70*time.Second || time.Duration(most.Load()) != 5*time.Second {
+			t.Errorf("%d calls in %s, with pauses up to %s", calls, took, time.Duration(most.Load()))
+		}
+	})
 }
