@@ -6,10 +6,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -151,7 +154,7 @@ func (b *Broker) prepare() error {
 		}
 	}
 	for _, name := range listeners {
-		port, err := freePort()
+		port, err := b.freePort()
 		if err != nil {
 			return err
 		}
@@ -174,14 +177,22 @@ func (b *Broker) prepare() error {
 
 func (b *Broker) config() string { return filepath.Join(b.dir, "server.properties") }
 
-// freePort asks the system for a port. Another process may take it before the broker does; the broker then fails to start and says so.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// Ports are below those that systems give to outgoing connections: one of those must not take the port of a broker that is killed and started again.
+const firstPort, ports = 18_000, 14_000
+
+// freePort finds a port that nobody uses. Another process may take it before the broker does; the broker then fails to start and says so.
+func (b *Broker) freePort() (port int, err error) {
+	for range 100 {
+		port = firstPort + rand.IntN(ports)
+		if slices.Contains(slices.Collect(maps.Values(b.ports)), port) {
+			continue
+		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
+	return 0, err
 }
 
 func (b *Broker) properties(listeners []string) string {

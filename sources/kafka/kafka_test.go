@@ -261,11 +261,23 @@ func (b *bench) deleteRecords(t testing.TB, topic string, p int32, before int64)
 
 func (b *bench) recreate(t testing.TB, topic string, partitions int32) {
 	t.Helper()
+	id := func() kadm.TopicID {
+		topics, err := b.adm.ListTopics(t.Context(), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return topics[topic].ID
+	}
+	was := id()
 	gone, err := b.adm.DeleteTopics(context.Background(), topic)
 	if err = errors.Join(err, gone.Error()); err != nil {
 		t.Fatal(err)
 	}
 	b.create(t, topic, partitions, nil)
+	for is := was; is == was || is == (kadm.TopicID{}); is = id() { // a broker may know only a while later
+		runtime.Gosched()
+	}
+	b.known(t, topic, int(partitions))
 	b.write.PurgeTopicsFromClient(topic)
 }
 
