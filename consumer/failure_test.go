@@ -442,6 +442,46 @@ func TestARecordThatKills(t *testing.T) {
 	})
 }
 
+// A record that is on probation and whose retry is refused, or waits, does not keep the others from going on.
+func TestProbationEndsWithARefusal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1, false)
+		w.put(0, 0, 10)
+		for life := range 3 {
+			kill, dead := context.WithCancel(t.Context())
+			cfg := w.config(func(ctx context.Context, d Delivery) Outcome {
+				switch {
+				case string(d.Value) != "0:0":
+					return Ack()
+				case life == 0:
+					dead()
+					<-ctx.Done()
+					return Ack()
+				case life == 1:
+					return Retry("refused")
+				}
+				return RetryAfter(time.Minute, "waits")
+			})
+			cfg.Kill, cfg.MaxClaims, cfg.Standby, cfg.Retry = kill, 5, true, w.back()
+			c := w.consumer(cfg)
+			stop := w.start(c)
+			after(30 * time.Second)
+			if s := c.Status(); life > 0 && (len(s) != 1 || s[0].InFlight != 10 || s[0].Running != 0) {
+				t.Errorf("life %d: %+v", life, s)
+			}
+			_, err := stop()
+			if !errors.Is(err, ErrKilled) {
+				wantNil(t, err)
+			}
+			dead()
+			synctest.Wait()
+		}
+		if n := w.times("0:9#1"); n != 2 {
+			t.Errorf("the last record was handled %d times", n)
+		}
+	})
+}
+
 // At its bound a partition waits at the source, the lease is renewed all the same, and it goes on when the oldest record ends.
 func TestCapacity(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -112,7 +112,17 @@ func (w *worker) setAside(err error) bool {
 // rewind reads a partition again from its committed position.
 func (w *worker) rewind(n int32) error {
 	w.mu.Lock()
-	defer w.unlock()
+	r := w.reader
+	err := w.void(n)
+	w.unlock()
+	if err == nil && r != nil {
+		_ = r.Close() // it may take a while, and the lease has to be renewed meanwhile
+	}
+	return err
+}
+
+// void makes everything of a partition void that is not committed, and has it read again.
+func (w *worker) void(n int32) error {
 	p := w.parts[n]
 	switch {
 	case p == nil:
@@ -134,9 +144,6 @@ func (w *worker) rewind(n int32) error {
 	p.place(next)
 	p.passed = passed
 	w.reopen = true
-	if w.reader != nil {
-		_ = w.reader.Close()
-	}
 	return nil
 }
 

@@ -131,15 +131,19 @@ func (a *app) quarantineListCommand() *cobra.Command {
 			}
 			return a.document(map[string]any{"run": args[0], "records": rows, "total": len(all)})
 		}
-		a.table("partition\tposition\treason\tevent id\tkey\tbytes\tre-driven to\tdetail", len(shown), func(w io.Writer, i int) {
-			q := shown[i]
-			r, _ := q.original()
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", q.Partition, q.Position, cell(q.Reason), brief(q.EventID), brief(string(r.Key)), len(r.Value), brief(strings.Join(q.driven, " ")), brief(q.Detail))
-		})
+		a.asideTable(shown)
 		if len(shown) < len(all) {
 			a.notice("%d more are not shown; --limit 0 shows all\n", len(all)-len(shown))
 		}
 		return nil
+	})
+}
+
+func (a *app) asideTable(all []setAside) {
+	a.table("partition\tposition\treason\tevent id\tkey\tbytes\tre-driven to\tdetail", len(all), func(w io.Writer, i int) {
+		q := all[i]
+		r, _ := q.original()
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", q.Partition, q.Position, cell(q.Reason), brief(q.EventID), brief(string(r.Key)), len(r.Value), brief(strings.Join(q.driven, " ")), brief(q.Detail))
 	})
 }
 
