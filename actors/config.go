@@ -13,6 +13,7 @@ import (
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sinks"
 	"github.com/weirstream/weir/sources"
 )
 
@@ -68,6 +69,11 @@ type Config struct {
 	// waiting for a record. Defaults to partitions.New. It is asked again whenever the run starts anew before that cut stands.
 	Begin func(ctx context.Context, partition int32, eff *partitions.Effects) (*partitions.Machine, error)
 
+	// Publisher publishes the rows of every epoch before the journal commits it (after it, if the epoch holds an operator's choice), to sinks
+	// that are opened with each incarnation. A sink that is down is waited for, which holds the run; a refusal is a failure of the run. Its History
+	// is the engine's. Defaults to none: the rows are in the journal.
+	Publisher *sinks.Publisher
+
 	// FetchSize bounds the records of one message. Defaults to 1024.
 	FetchSize int
 	// CreditRecords and CreditBytes are the window of one partition: what may be under way between source and partition. Default to
@@ -108,6 +114,11 @@ type Config struct {
 	// CommitOffsets is told the next position of every partition after each commit, never before: the courtesy to a consumer group.
 	// Its errors are logged and nothing else. Calls do not overlap; the next commit waits for it, so it must return when ctx ends.
 	CommitOffsets func(ctx context.Context, next map[int32]record.Position) error
+	// ObserveEvery is how often a log without an end is looked at, for partitions that were added, and for what it is about to remove. Defaults
+	// to 10 s. OnRetention is told when a log is about to remove what the run needs (RETENTION_AT_RISK), and when it is not any more; for
+	// sources that are sources.Observer. It is called in an actor and must not block.
+	ObserveEvery time.Duration
+	OnRetention  func(RetentionRisk)
 	// OnProgress is told of every commit. Calls do not overlap; the next commit waits for it.
 	OnProgress func(Progress)
 	// OnBackpressure is told when a partition is held at the source, and when it flows again. It is called in an actor and must not block.
@@ -168,6 +179,7 @@ func (c *Config) Validate() error {
 	check(c.EpochRecords < 0 || c.EpochBytes < 0, "EpochRecords is %d and EpochBytes %d. They must be 0 or more.", c.EpochRecords, c.EpochBytes)
 	check(c.CreditRecords < 0 || c.CreditBytes < 0, "The credits are %d records and %d bytes. They must be 0 (the defaults) or more.", c.CreditRecords, c.CreditBytes)
 	check(c.MaxSkew < 0 || c.MinFreeDisk < 0 || c.MinFreeDisk > 1<<61, "MaxSkew is %v and MinFreeDisk %d. They must be 0 (off) or more.", c.MaxSkew, c.MinFreeDisk)
+	check(c.ObserveEvery < 0, "ObserveEvery is %v. It must be 0 (the default) or more.", c.ObserveEvery)
 	check(c.MaxFailures < 0, "MaxFailures is %d. It must be 0 (the default) or more.", c.MaxFailures)
 	check(c.Backoff.Min < 0 || c.Backoff.Max < 0, "The back-off is from %v to %v. Both must be 0 (the defaults) or more.", c.Backoff.Min, c.Backoff.Max)
 	if len(wrong) == 0 {
@@ -185,6 +197,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.CreditRecords, flow.CreditRecords)
 	orDefault(&c.CreditBytes, flow.CreditBytes)
 	orDefault(&c.MaxFailures, DefaultMaxFailures)
+	orDefault(&c.ObserveEvery, DefaultObserveEvery)
 	orDefault(&c.InterventionsEvery, DefaultInterventionsEvery)
 	orDefault(&c.Backoff.Min, 100*time.Millisecond)
 	orDefault(&c.Backoff.Max, 5*time.Second)

@@ -7,6 +7,7 @@ import (
 	"github.com/weirstream/weir/actors/shell"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sources"
 	"github.com/weirstream/weir/watermark"
 )
 
@@ -87,6 +88,13 @@ type (
 		stand   map[int64]bool
 		err     error
 	}
+	// observeDue asks for a look at the log, observed is what was seen.
+	observeDue struct{ stamp }
+	observed   struct {
+		stamp
+		seen sources.Observation
+		err  error
+	}
 	// interrupt asks for an orderly end, kill for one at once. They come from outside and belong to no incarnation.
 	interrupt struct{ stamp }
 	kill      struct{ stamp }
@@ -110,6 +118,8 @@ func (partitionFault) forRun() {}
 func (quiet) forRun()          {}
 func (retry) forRun()          {}
 func (readBack) forRun()       {}
+func (observeDue) forRun()     {}
+func (observed) forRun()       {}
 func (ordersDue) forRun()      {}
 func (ordersRead) forRun()     {}
 func (interrupt) forRun()      {}

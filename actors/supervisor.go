@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/actors/shell"
+	"github.com/weirstream/weir/backpressure"
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 )
@@ -94,7 +95,8 @@ type supervisor struct {
 
 	saves saves
 
-	orders orders
+	orders    orders
+	observing observing
 	// again: the incarnation ends only so that another begins.
 	again bool
 
@@ -140,6 +142,8 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 		if s.phase != over {
 			s.saved(m)
 		}
+	case observeDue:
+		s.look()
 	case ordersDue:
 		s.askOrders()
 	case ordersRead:
@@ -169,6 +173,8 @@ func (s *supervisor) ofIncarnation(c *shell.Context, m toRun) {
 		s.ended(m.mode)
 	case partitionFault:
 		s.partitionFault(m)
+	case observed:
+		s.observed(m)
 	case quiet:
 		s.quiet()
 	case retry:
@@ -212,7 +218,7 @@ func (s *supervisor) Stopped(*shell.Context) error { return nil }
 // and the run goes on as after any failure. It is false when there is to be no next one. No actor may be using the state.
 func (s *supervisor) revive(reason error) bool {
 	<-s.e.run.Done()
-	for _, t := range []*time.Timer{s.timer, s.saves.due, s.saves.grace, s.orders.timer} {
+	for _, t := range []*time.Timer{s.timer, s.saves.due, s.saves.grace, s.orders.timer, s.observing.timer} {
 		stopTimer(t)
 	}
 	if s.phase == opening {
@@ -226,7 +232,7 @@ func (s *supervisor) revive(reason error) bool {
 	if s.phase == over {
 		return true // its outcome is there
 	}
-	s.orders.armed, s.again = false, false
+	s.orders.armed, s.observing.armed, s.again = false, false, false
 	s.saves.dirty, s.saves.busy, s.saves.final = s.saves.dirty || s.saves.busy, false, false
 	s.lease, s.held, s.broken, s.phase = shell.Ref[toLease]{}, nil, nil, ending
 	if s.done {
@@ -308,6 +314,7 @@ func (s *supervisor) opened(c *shell.Context, err error) {
 		}
 		s.phase = running
 		s.ordersOpened()
+		s.watchLog()
 		s.e.log.Info("running", "run", s.e.cfg.RunID, "incarnation", in.number, "epoch", in.state.Epoch)
 		return
 	}
@@ -547,7 +554,8 @@ func (s *supervisor) result() Result {
 // newSupervisor makes a run actor that answers on out.
 func newSupervisor(e *engine, out chan<- outcome, publish func(Result)) *supervisor {
 	return &supervisor{e: e, outcome: out, publish: publish, counts: make(map[cause]int), blocked: make(map[int32]blockedAt),
-		saves: saves{last: time.Now()}, orders: newOrders()}
+		saves: saves{last: time.Now()}, orders: newOrders(),
+		observing: observing{retention: make(map[int32]*backpressure.Retention), risky: make(map[int32]bool)}}
 }
 
 func newEngine(ctx context.Context, cfg Config) *engine {

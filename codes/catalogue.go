@@ -39,6 +39,7 @@ var (
 	RecordsUndone       = add("RECORDS_UNDONE", ExitRuntime, Fatal, "A log with an end was read to it, and some of its records were not processed: their retry was refused, or a handler did not settle them.", "See the log for the positions and reasons; a consumer that is started again reads them again.")
 	RecordTooLarge      = add("RECORD_TOO_LARGE", ExitConfig, Fatal, "A record is larger than the broker or the producer takes.", "Raise the limit of the topic (max.message.bytes) and of the producer, or make the record smaller.")
 	RequestInvalid      = add("REQUEST_INVALID", ExitConfig, Fatal, "A request, a cursor or a filter is not one that can be served; the part is named.", "Mend what the message names.")
+	RetentionAtRisk     = add("RETENTION_AT_RISK", ExitRecovery, Retry, "The log is about to remove records that the run needs: a warning, before they are lost.", "Let the run catch up, or keep the log longer (retention.ms, retention.bytes); the message has the numbers.")
 	RunFinished         = add("RUN_FINISHED", ExitConfig, Fatal, "The run has ended (FINISHED) and is not resumed by accident.", "Use a new --run-id.")
 	RunIDInvalid        = add("RUN_ID_INVALID", ExitConfig, Fatal, "The run id is empty, too long, or holds control characters.", "Use 1 to 200 bytes of UTF-8 without control characters.")
 	RunMismatch         = add("RUN_MISMATCH", ExitConfig, Fatal, "The run id belongs to another flow, topic or partition layout.", "Use a new --run-id, or the flow and topic that the run was started with.")
