@@ -248,10 +248,10 @@ func (f *flock) wakes(ctx context.Context, by *process, m mishap) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	woken := time.Now() // before it may say anything
 	if err := by.thaw(); err != nil {
 		return err
 	}
-	woken := time.Now()
 	err := f.await(ctx, by, patience, func() (bool, error) { return by.since(woken, "partition "), nil }, "%s, awake, works on", by.name)
 	if err != nil {
 		return err
