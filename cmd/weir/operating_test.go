@@ -1,6 +1,9 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"net/url"
 	"os"
 	"os/exec"
@@ -71,7 +74,8 @@ func TestOperatingDocument(t *testing.T) {
 	// Each line is a process of its own; the URLs are in the environment, as they would be of whoever follows the document.
 	var env []string
 	for name, value := range map[string]string{"WEIR_SUPER": db.Super, "WEIR_ADMIN": asUser(t, db.Super, "weir_admin", "weir"),
-		"WEIR_STORE": asUser(t, db.Super, "weir", "weir"), "WEIR_RESTORED": asUser(t, db.Super, "weir_admin", "weir_restored")} {
+		"WEIR_STORE": asUser(t, db.Super, "weir", "weir"), "WEIR_RESTORED": asUser(t, db.Super, "weir_admin", "weir_restored"),
+		"WEIR_RESTORED_STORE": asUser(t, db.Super, "weir", "weir_restored")} {
 		env = append(env, name+"="+value)
 	}
 	ran := 0
@@ -161,5 +165,31 @@ func TestOperatingDocumentHasEveryState(t *testing.T) {
 		if !strings.Contains(states, "`"+s+"`") {
 			t.Errorf("the state %s is not explained", s)
 		}
+	}
+}
+
+// Every reason that `weir why` can give is explained. The list is that of the constants, which have no other place where they all stand.
+func TestOperatingDocumentHasEveryReason(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "status", "why.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	explained, found := section(t, operating(t), "### It does not move"), 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Why") || len(spec.Values) != 1 {
+			return true
+		}
+		if lit, ok := spec.Values[0].(*ast.BasicLit); ok {
+			found++
+			if code := strings.Trim(lit.Value, `"`); !strings.Contains(explained, "`"+code+"`") {
+				t.Errorf("the reason %s is not explained", code)
+			}
+		}
+		return true
+	})
+	if found < 20 {
+		t.Errorf("only %d reasons were found in status/why.go", found)
 	}
 }
