@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // The part of Kubernetes' objects that ours use. A field that is not here is an error: add it with its name from the API's reference.
@@ -365,4 +367,18 @@ func ofRun(t *testing.T, place string, p pod) {
 		}
 	}
 	t.Errorf("%s: POD_IP is not set", place)
+}
+
+// A misspelled field, or one that is not an object's, is an error and not a setting that is left out in silence.
+func TestMisspelledFieldsAreFound(t *testing.T) {
+	t.Parallel()
+	text := read(t, "deploy/kubernetes/standby/deployment.yaml")
+	for _, field := range []string{"readOnlyRootFilesystem", "runAsNonRoot", "terminationGracePeriodSeconds", "readinessProbe", "topologyKey", "scheme"} {
+		bad := strings.Replace(text, field+":", strings.ToUpper(field[:1])+field[1:]+":", 1)
+		d := yaml.NewDecoder(strings.NewReader(bad))
+		d.KnownFields(true)
+		if err := d.Decode(&workload{}); bad == text || err == nil {
+			t.Errorf("nothing is said of a misspelled %s", field)
+		}
+	}
 }
