@@ -94,9 +94,20 @@ func (w *worker) start(p *part) {
 // work hands deliveries over, one after the other, until there is none.
 func (w *worker) work(p *part, generation int, q *queue) {
 	defer w.busy.Done()
+	var it *item
+	defer func() {
+		if it == nil {
+			return
+		}
+		// The handler has ended its goroutine (runtime.Goexit), and this one with it. Another one goes on.
+		_ = w.settle(it, Retry("the handler ended its goroutine"))
+		if next := w.after(p, generation, q); next != nil {
+			w.busy.Add(1)
+			go w.work(p, generation, next)
+		}
+	}()
 	for q != nil {
 		w.mu.Lock()
-		var it *item
 		if p.generation == generation && len(q.items) > 0 && !w.draining && !w.dead() {
 			it, q.items = q.items[0], q.items[1:]
 			if w.cfg.Explicit {
@@ -108,6 +119,7 @@ func (w *worker) work(p *part, generation int, q *queue) {
 		if it != nil {
 			w.handle(it)
 		}
+		it = nil
 		q = w.after(p, generation, q)
 	}
 }

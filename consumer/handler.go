@@ -106,7 +106,7 @@ func Timeout(d time.Duration) Middleware {
 	}
 }
 
-// call runs the handler and makes an outcome of a panic, or of a goroutine that the handler ended.
+// call runs the handler and makes an outcome of a panic.
 func (w *worker) call(it *item) (o Outcome) {
 	d := Delivery{Record: it.rec, Source: w.info.Name, Partition: it.p.n, Attempt: it.attempt, Claims: it.claims, item: it}
 	defer func() {
