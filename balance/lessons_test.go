@@ -25,7 +25,8 @@ func (w wedged) Assigned(ps []int32) {
 	w.worker.Assigned(ps)
 	for _, p := range ps {
 		if p == w.partition {
-			time.Sleep(w.hangs)
+			timer := time.NewTimer(w.hangs)
+			<-timer.C
 		}
 	}
 }
