@@ -39,11 +39,12 @@ func (a *app) showWhy(r status.Report) error {
 	}
 	told := map[string][]string{}
 	for _, why := range reasons {
-		if why.Partition != nil && len(told[why.Code]) >= alike {
+		if why.Partition != nil {
 			told[why.Code] = append(told[why.Code], number(*why.Partition))
-			continue
+			if len(told[why.Code]) > alike {
+				continue
+			}
 		}
-		told[why.Code] = append(told[why.Code], "")
 		var b strings.Builder
 		if len(r.Runs) > 1 {
 			fmt.Fprintf(&b, "%s: ", why.Run)
