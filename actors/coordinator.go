@@ -185,11 +185,22 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 	if err != nil {
 		return err
 	}
+	late := in.journalFirst(c)
+	if !late {
+		if err := in.publish(ctx, c); err != nil {
+			return err
+		}
+	}
 	began := time.Now()
 	if err := journal.Commit(ctx, c); err != nil {
 		return err
 	}
 	took := time.Since(began)
+	if late {
+		if err := in.publish(ctx, c); err != nil {
+			return err
+		}
+	}
 	p.Name = AfterCommit
 	if err := in.cfg.Hooks.at(ctx, p); err != nil {
 		return err

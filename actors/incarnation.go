@@ -15,6 +15,7 @@ import (
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sinks"
 	"github.com/weirstream/weir/sources"
 )
 
@@ -107,6 +108,8 @@ type incarnation struct {
 	coordinator shell.Ref[toCoordinator]
 	fanIn       shell.Ref[toFanIn]
 	refs        map[int32]shell.Ref[toPartition]
+	// publication is the sinks of the run, nil without any.
+	publication *sinks.Publication
 	// spawned in the order of start.
 	spawned []shell.Address
 }
@@ -154,6 +157,9 @@ func (in *incarnation) restore() error {
 	}
 	p.Name, p.Epoch = AfterRestore, in.state.Epoch
 	if err := in.cfg.Hooks.at(in.ctx, p); err != nil {
+		return err
+	}
+	if err := in.openSinks(); err != nil {
 		return err
 	}
 	var err error
@@ -249,6 +255,7 @@ func (in *incarnation) end() {
 		<-in.spawned[i].Done()
 	}
 	in.workers.Wait()
+	in.closeSinks()
 	if in.source != nil {
 		if err := protect(in.source.Close); err != nil {
 			in.log.Debug("closing the source", "cause", err.Error())

@@ -1,0 +1,93 @@
+package actors
+
+import (
+	"context"
+
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/sinks"
+)
+
+// openSinks opens the sinks of the run, and brings them to where the journal stands: a target that was added to the run, or has lost rows, gets them
+// from the journal.
+func (in *incarnation) openSinks() error {
+	if in.cfg.Publisher == nil {
+		return nil
+	}
+	committed := make(map[int32]int64, len(in.partitions))
+	for _, p := range in.partitions {
+		committed[p] = in.state.Cuts[p].Counts.Outputs
+	}
+	to := sinks.Target{RunID: in.cfg.RunID, Outputs: sinks.OutputsOf(in.cfg.Plan), Partitions: in.partitions}
+	if l := in.lease.Load(); l != nil {
+		to.Token = uint64(l.Token)
+	}
+	p := *in.cfg.Publisher
+	p.History = in.history
+	var err error
+	in.publication, err = p.Open(in.ctx, to, committed)
+	return err
+}
+
+// history numbers the rows of a partition that the journal holds.
+func (in *incarnation) history(ctx context.Context, partition int32, fn func(sinks.Rows) error) error {
+	from := int64(0)
+	return in.cfg.Journal.Outputs(ctx, in.cfg.RunID, partition, func(rows partitions.Rows) error {
+		r := sinks.Rows{Partition: partition, From: from, Rows: rows}
+		from = r.End()
+		return fn(r)
+	})
+}
+
+// publish makes the rows of an epoch visible in every sink. It waits for a sink that is down, and is cut off when the incarnation ends: nothing is lost by
+// that, since the next one reads back what stands.
+func (in *incarnation) publish(ctx context.Context, c control.Commit) error {
+	if in.publication == nil {
+		return nil
+	}
+	var batches []sinks.Rows
+	for _, p := range c.Partitions {
+		if n := int64(p.Rows.Count); n > 0 {
+			batches = append(batches, sinks.Rows{Partition: p.Cut.Partition, From: p.Cut.Counts.Outputs - n, Rows: p.Rows})
+		}
+	}
+	if len(batches) == 0 {
+		return nil
+	}
+	within, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(in.ctx, func() { cancel(context.Cause(in.ctx)) })()
+	return in.publication.Publish(within, batches)
+}
+
+// journalFirst says whether the journal takes an epoch before the sinks do. The rows of a partition are the same however often they are computed,
+// but for one thing: an operator's choice, which stands only once it is in the journal. Rows that follow from one that was then forgotten could
+// not be taken back.
+func (in *incarnation) journalFirst(c control.Commit) bool {
+	if in.publication == nil {
+		return false
+	}
+	for _, s := range in.cfg.Publisher.Sinks {
+		if !s.Sink.Features().ReadBack {
+			return false // what it lacks after a kill could not be found out
+		}
+	}
+	for _, p := range c.Partitions {
+		for _, d := range p.Decisions {
+			if d.Kind == partitions.DecisionGapClosed {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// closeSinks gives the sinks up.
+func (in *incarnation) closeSinks() {
+	if in.publication == nil {
+		return
+	}
+	if err := protect(in.publication.Close); err != nil {
+		in.log.Debug("closing the sinks", "cause", err.Error())
+	}
+}
