@@ -22,6 +22,12 @@
 // reader follows the fetch position, not "last offset + 1". A hole that no record follows is answered by a batch without records
 // whose Next stands behind it, so that whoever compares positions with [Source.HighWaters] reaches the end.
 //
+// # How the topic stands
+//
+// [Source.Observe], and the same on a reader, says where each partition begins, up to where it is committed and where it ends, and which
+// transaction, since when, keeps what is written from being delivered. A reader reads what it was opened with; with Config.Follow it ends
+// with PARTITIONS_ADDED once the topic has more.
+//
 // # Empty answers
 //
 // Poll answers empty only when every partition that is not paused was asked and stands at the end of what is committed. While the
