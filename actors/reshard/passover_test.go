@@ -59,11 +59,17 @@ func newOrchard(t *testing.T, shards ...sources.Shard) *orchard {
 // commit makes the row of a shard with n records, open or finished.
 func (o *orchard) commit(shard int32, n int64, status control.RunStatus) {
 	o.t.Helper()
-	lease, err := o.store.Acquire(o.t.Context(), control.StreamLease(group.RunID("run", shard)), "somebody", time.Minute)
+	commit(o.t, o.store, o.plan, shard, n, status)
+}
+
+func commit(t *testing.T, store reshard.Store, plan *flow.Plan, shard int32, n int64, status control.RunStatus) {
+	t.Helper()
+	id := group.RunID("run", shard)
+	lease, err := store.Acquire(t.Context(), control.StreamLease(id), "somebody", time.Minute)
 	if err != nil {
-		o.t.Fatal(err)
+		t.Fatal(err)
 	}
-	m := partitions.New(o.plan, shard)
+	m := partitions.New(plan, shard)
 	var eff partitions.Effects
 	b := record.Batch{Partition: shard, Next: record.Offset(n)}
 	for i := range n {
@@ -71,19 +77,23 @@ func (o *orchard) commit(shard int32, n int64, status control.RunStatus) {
 	}
 	if n > 0 {
 		if err := m.Step(partitions.Deliver{Batch: &b}, &eff); err != nil {
-			o.t.Fatal(err)
+			t.Fatal(err)
 		}
 	}
-	journal := o.store.Under(lease)
-	if _, err := journal.OpenRun(o.t.Context(), control.RunHeader{RunID: lease.Name[len("stream/"):], Fingerprint: o.plan.Fingerprint, Source: "forest", Partitions: []int32{shard}}); err != nil {
-		o.t.Fatal(err)
+	journal := store.Under(lease)
+	if _, err := journal.OpenRun(t.Context(), control.RunHeader{RunID: id, Fingerprint: plan.Fingerprint, Source: "forest", Partitions: []int32{shard}}); err != nil {
+		t.Fatal(err)
 	}
-	err = journal.Commit(o.t.Context(), control.Commit{RunID: group.RunID("run", shard), Epoch: 1, Status: status, Watermark: m.Watermark(), Partitions: []control.PartitionCommit{{Cut: m.Cut(), Rows: eff.Rows}}})
+	mark := m.Watermark()
+	if status == control.RunFinished {
+		mark = record.MaxTime
+	}
+	err = journal.Commit(t.Context(), control.Commit{RunID: id, Epoch: 1, Status: status, Watermark: mark, Partitions: []control.PartitionCommit{{Cut: m.Cut(), Rows: eff.Rows}}})
 	if err != nil {
-		o.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if err := o.store.Release(o.t.Context(), lease); err != nil {
-		o.t.Fatal(err)
+	if err := store.Release(t.Context(), lease); err != nil {
+		t.Fatal(err)
 	}
 }
 
