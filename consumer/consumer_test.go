@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -348,4 +349,51 @@ func TestExplicitSettlement(t *testing.T) {
 		}
 		w.released()
 	})
+}
+
+// Settled one by one in any order, the journal follows after each: it stands just before the oldest undone record, and has an epoch more exactly when that
+// has moved.
+func TestTheJournalFollowsAnyOrder(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const n = 60
+				w := newWorld(t, 1, false)
+				w.put(0, 0, n)
+				var open []Delivery
+				cfg := w.config(func(_ context.Context, d Delivery) Outcome {
+					open = append(open, d)
+					return Later
+				})
+				cfg.Explicit = true
+				stop := w.start(w.consumer(cfg))
+				synctest.Wait()
+				done, at := map[int64]bool{}, int64(0)
+				r := rand.New(rand.NewPCG(seed, 0x6f72646572))
+				for _, i := range r.Perm(n) {
+					epoch := w.epoch("r")
+					if err := open[i].Settle([...]Outcome{Ack(), Drop("no")}[r.IntN(2)]); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					position, _ := open[i].Position.Int64()
+					done[position] = true
+					before := at
+					for done[at] {
+						at++
+					}
+					if at > 0 {
+						w.want("committed", w.committed("r"), fmt.Sprintf("0=%d", at))
+					}
+					if moved := at > before; moved != (w.epoch("r") == epoch+1) || !moved && w.epoch("r") != epoch {
+						t.Fatalf("from %d to %d: epoch %d after %d", before, at, w.epoch("r"), epoch)
+					}
+				}
+				_, err := stop()
+				wantNil(t, err)
+				w.released()
+			})
+		})
+	}
 }
