@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,6 +122,7 @@ func (a *app) streamed(ctx context.Context, plan *flow.Plan, o runOptions, store
 
 // shared works on the shards that this process gets, until it is told to stop.
 func (a *app) shared(ctx context.Context, plan *flow.Plan, stream *kinesis.Stream, begin *startDoc, o runOptions, store *runStore, faults *failpoints) error {
+	a.watch.apart()
 	if err := a.printBound(ctx, plan, stream); err != nil {
 		return err
 	}
@@ -131,16 +131,7 @@ func (a *app) shared(ctx context.Context, plan *flow.Plan, stream *kinesis.Strea
 		return err
 	}
 	defer closing()
-	family, err := reshard.New(reshard.Config{
-		Run: o.runID, Plan: plan, Journal: store, Log: stream, Logger: a.log, OnGone: a.tellGone(o),
-		Source: func(p int32, fresh bool) sources.Source {
-			at := begin.source(stream, p, fresh)
-			if wrapSource != nil {
-				at = wrapSource(at)
-			}
-			return at
-		},
-	})
+	family, err := a.family(plan, stream, begin, o, store)
 	if err != nil {
 		return err
 	}
@@ -152,18 +143,15 @@ func (a *app) shared(ctx context.Context, plan *flow.Plan, stream *kinesis.Strea
 	member, err := group.New(group.Config{
 		Run: o.runID, Assigner: dealer, Kill: a.kill, Logger: a.log, OnChange: a.watch.partitions(a.tellPartition(), shown),
 		Engine: func(p int32) (actors.Config, error) {
-			cfg, err := family.Engine(p)
+			shard, err := family.Engine(p)
 			if err != nil {
-				return cfg, err
+				return shard, err
 			}
-			cfg.EpochEvery, cfg.EpochRecords, cfg.FetchSize = o.epoch, o.epochRecords, o.fetch
-			cfg.Logger, cfg.Hooks = a.log.With("shard", p), faults.hooks()
-			cfg.OnProgress = func(now actors.Progress) {
-				stands.note(p, now)
-				a.log.Info("committed", "shard", p, "epoch", now.Epoch, "records", now.Counts.Records, "outputs", now.Counts.Outputs, "watermark", now.Watermark.String())
-			}
+			cfg := a.engineOf(p, o, stands)
+			cfg.Plan, cfg.Source, cfg.Journal, cfg.HandOn, cfg.Begin, cfg.Hooks = plan, shard.Source, store, shard.HandOn, shard.Begin, faults.hooks()
 			cfg.Fencing = &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease}
 			o.recovery(&cfg, store)
+			o.publish(&cfg)
 			keep(&cfg)
 			shown.put(p, a.watch.attach(&cfg, group.RunID(o.runID, p)))
 			return cfg, nil
@@ -173,19 +161,22 @@ func (a *app) shared(ctx context.Context, plan *flow.Plan, stream *kinesis.Strea
 		return err
 	}
 	a.cleanUp = member.Abandon
-	watching, stop := context.WithCancel(ctx)
-	var alarms sync.WaitGroup
-	defer alarms.Wait()
-	defer stop()
-	alarms.Go(func() {
-		(&alarm{app: a, run: o.runID, store: store, stream: stream, told: map[int32]int{}}).watch(watching, func() (mine []int32) {
-			for _, p := range member.Partitions() {
-				mine = append(mine, p.Partition)
-			}
-			return mine
-		})
-	})
+	defer a.alarms(ctx, o, store, stream, member)()
 	return a.finishApart(o, stands, member.Run(ctx))
+}
+
+// family follows the shards of the stream.
+func (a *app) family(plan *flow.Plan, stream *kinesis.Stream, begin *startDoc, o runOptions, store *runStore) (*reshard.Family, error) {
+	return reshard.New(reshard.Config{
+		Run: o.runID, Plan: plan, Journal: store, Log: stream, Logger: a.log, OnGone: a.tellGone(o),
+		Source: func(p int32, fresh bool) sources.Source {
+			at := begin.source(stream, p, fresh)
+			if wrapSource != nil {
+				at = wrapSource(at)
+			}
+			return at
+		},
+	})
 }
 
 // tellGone says which shards are gone before they were read to their end.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/weirstream/weir/actors/group"
@@ -24,6 +25,25 @@ type alarm struct {
 	store  control.ControlStore
 	stream *kinesis.Stream
 	told   map[int32]int
+}
+
+// alarms looks at the shards of this process every so often, until the returned function is called.
+func (a *app) alarms(ctx context.Context, o runOptions, store control.ControlStore, stream *kinesis.Stream, member *group.Member) (stop func()) {
+	w := &alarm{app: a, run: o.runID, store: store, stream: stream, told: map[int32]int{}}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		w.watch(ctx, func() (mine []int32) {
+			for _, p := range member.Partitions() {
+				mine = append(mine, p.Partition)
+			}
+			return mine
+		})
+	})
+	return func() {
+		cancel()
+		watching.Wait()
+	}
 }
 
 // watch looks until ctx ends.

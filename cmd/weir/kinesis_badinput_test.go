@@ -262,3 +262,18 @@ func TestRewindHalfMade(t *testing.T) {
 	must(t, r.dir, r.rewind("--shard", "1", "--to", trimHorizon, "--as", "half", "--reason", "again", "--apply")...)
 	r.again("half", fixtureArrivals)
 }
+
+// A stream that is deleted under a run ends it, with the reason.
+func TestKinesisDeletedUnderWay(t *testing.T) {
+	t.Parallel()
+	r := newRiver(t, 2)
+	r.publish(1)
+	p := start(t, r.dir, r.args("run")...)
+	until(t, "everything is committed", []*process{p}, r.consumed("run"))
+	if _, err := r.api.DeleteStream(t.Context(), &awskinesis.DeleteStreamInput{StreamName: &r.name}); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.end(t); code != 3 || !strings.Contains(p.out.String(), "TOPIC_MISSING") {
+		t.Errorf("exit %d\n%s", code, p.out.String())
+	}
+}
