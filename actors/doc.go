@@ -81,6 +81,22 @@
 // commit in between; a source that fails after more was read than ever before counts anew. What the journal holds is then a consistent
 // prefix, from which the run can go on another time.
 //
+// # What operators choose
+//
+// Config.Interventions brings an operator's choice to the run: a gap that is accepted, an idle partition, a missing number that will not come, what is
+// blocked read again. It takes effect between two incarnations: the first ends in order, the next steps it into the restored machine before anything is
+// read, and commits the decision with its first cut (orders.go).
+//
+// # What holds a partition
+//
+// Beside its window: event time that is more than MaxSkew ahead of the slowest partition that has something to read, and a disk that is nearly full
+// (pressure.go). OnBackpressure tells each with its value, its threshold and what releases it.
+//
+// # A log that changes
+//
+// A log without an end is looked at every ObserveEvery. Partitions that it got begin with the next incarnation, each at the beginning of its log,
+// and hold the merged watermark from then on. What it is about to remove although the run needs it is told (OnRetention).
+//
 // # Ends
 //
 //   - MaxRecords, or the end of a bounded source: the intake ends; when all is processed, the maximum event time over all partitions is
