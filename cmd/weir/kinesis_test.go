@@ -150,6 +150,12 @@ func TestKinesisGolden(t *testing.T) {
 		t.Errorf("%v", doc)
 	}
 	refused(t, r.dir, 3, []string{"RUN_FINISHED"}, r.args("golden", "--once-n", fmt.Sprint(fixtureArrivals))...)
+	for n, s := range r.shardsOf("golden") {
+		if s["records"] != 0.0 && s["state"] != shardFinished {
+			t.Errorf("shard %d: %v", n, s)
+		}
+	}
+	refused(t, r.dir, 3, []string{"RUN_UNKNOWN", "all shards in one"}, append([]string{"rewind", "golden", "--store", "sqlite:golden.db", "--all", "--to", trimHorizon}, r.at()...)...)
 	r.split()
 	refused(t, r.dir, 3, []string{"CONFIG_INVALID", "was resharded"}, r.args("again", "--once-n", "5")...)
 }

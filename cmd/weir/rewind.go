@@ -134,8 +134,8 @@ func (r *rewinding) plan(ctx context.Context) error {
 	if r.rows, err = reshard.Rows(ctx, r.store, r.run); err != nil {
 		return err
 	}
-	if r.begin == nil {
-		return codes.New(codes.RunUnknown, "the store holds no run %q of a stream that is shared out by shards", r.run)
+	if r.begin == nil || len(r.rows) == 0 {
+		return codes.New(codes.RunUnknown, "the store holds no run %q of a stream that was read shard by shard (with --once-n or --until-n a run has all shards in one, and cannot be rewound)", r.run)
 	}
 	info, err := r.stream.Info(ctx)
 	if err != nil {

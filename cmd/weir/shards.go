@@ -83,8 +83,12 @@ func readShards(ctx context.Context, store control.ControlStore, stream *kinesis
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) == 0 && begin == nil {
-		return nil, codes.New(codes.RunUnknown, "the store holds no run %q of a stream; `weir journal show` shows a run that has all shards in one", run)
+	if begin == nil {
+		return nil, codes.New(codes.RunUnknown, "the store holds no run %q of a stream", run)
+	}
+	whole, err := readWhole(ctx, store, run)
+	if err != nil {
+		return nil, err
 	}
 	leases, err := store.ListLeases(ctx)
 	if err != nil {
@@ -112,6 +116,9 @@ func readShards(ctx context.Context, store control.ControlStore, stream *kinesis
 				return nil, err
 			}
 		}
+		if whole != nil {
+			s.within(whole)
+		}
 		if ask && s.held && s.state != shardFinished {
 			s.asked = true
 			if s.next, s.trouble = s.undone(ctx, stream, begin); s.trouble != nil && ctx.Err() != nil {
@@ -122,13 +129,35 @@ func readShards(ctx context.Context, store control.ControlStore, stream *kinesis
 	return shown, nil
 }
 
+// readWhole is the run as one, with all shards in it; nil when it is not one.
+func readWhole(ctx context.Context, store control.ControlStore, run string) (*control.RunState, error) {
+	var whole control.RunState
+	err := store.Snapshot(ctx, run, func(v control.JournalView) error {
+		whole = v.State()
+		return nil
+	})
+	if codes.Has(err, codes.RunUnknown) {
+		return nil, nil
+	}
+	return &whole, err
+}
+
+// within takes where a shard stands from a run that has all of them.
+func (s *shardShown) within(whole *control.RunState) {
+	cut, ok := whole.Cuts[s.Number]
+	switch {
+	case !ok:
+	case whole.Status == control.RunFinished:
+		s.cut, s.state = cut, shardFinished
+	default:
+		s.cut, s.state = cut, shardReading
+	}
+}
+
 // undone is the oldest record that is not done.
 func (s *shardShown) undone(ctx context.Context, stream *kinesis.Stream, begin *startDoc) (kinesis.Place, error) {
 	if s.cut.Next == (record.Position{}) {
-		at, since := record.Position{}, time.Time{}
-		if begin != nil {
-			at, since = begin.place(s.Number)
-		}
+		at, since := begin.place(s.Number)
 		return stream.Peek(ctx, s.Number, at, since)
 	}
 	return stream.After(ctx, s.Number, s.cut.Next)
@@ -140,7 +169,7 @@ func (s *shardShown) lookup(run string, leases []control.LeaseInfo) {
 		case !l.Valid:
 		case l.Name == fmt.Sprintf("claims/%s/%d", run, s.Number):
 			s.claim = l.Owner
-		case l.Name == control.StreamLease(group.RunID(run, s.Number)):
+		case l.Name == control.StreamLease(group.RunID(run, s.Number)), l.Name == control.StreamLease(run): // the whole run, if it is one
 			s.owner, s.token = l.Owner, l.Token
 		}
 	}
