@@ -124,7 +124,7 @@ func partitionOf(r *kgo.Record, partitions int) int {
 	return int(record.PartitionOf(r.Key, int32(partitions)))
 }
 
-// EnsureTopic creates the topic if it does not exist, for development. One that exists stays as it is. A new one keeps records
+// EnsureTopic creates the topic if it does not exist, for development, and returns once the brokers tell of it. One that exists stays as it is. A new one keeps records
 // whatever their age, since a replay writes timestamps of the past, and takes records of up to 16 MiB.
 func (p *Producer) EnsureTopic(ctx context.Context, partitions int32) error {
 	within, cancel := context.WithTimeout(ctx, p.session.StartTimeout)
@@ -135,11 +135,33 @@ func (p *Producer) EnsureTopic(ctx context.Context, partitions int32) error {
 	var ke *kerr.Error
 	switch {
 	case err == nil, errors.Is(err, kerr.TopicAlreadyExists):
-		return nil
+		return p.appears(ctx, within)
 	case errors.As(err, &ke) && p.session.Denied(err) == nil:
 		return codes.New(codes.BrokerRefused, "topic %q with %d partitions cannot be created: %w", p.cfg.Topic, partitions, err)
 	}
 	return p.session.Unreachable(ctx, err)
+}
+
+// appears waits until the brokers tell of a topic that was just created: a cluster, or a busy broker, takes a moment, in which whoever looks for the
+// topic would be told that there is none.
+func (p *Producer) appears(ctx, within context.Context) error {
+	for {
+		_, err := p.session.Describe(within)
+		if err == nil {
+			return nil
+		}
+		var ke *kerr.Error
+		if !errors.As(err, &ke) || !ke.Retriable {
+			return p.session.Unreachable(ctx, err)
+		}
+		timer := time.NewTimer(20 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-within.Done():
+			timer.Stop()
+			return p.session.Unreachable(ctx, err)
+		}
+	}
 }
 
 // Produce implements sinks.Producer. Errors, now or later: BROKER_UNREACHABLE, TOPIC_MISSING, ACCESS_DENIED, RECORD_TOO_LARGE,
