@@ -29,6 +29,7 @@ type runOptions struct {
 	kinesisFlags
 	listenFlags
 	logFlags
+	sinkFlags
 	topic, group, runID, store, emit, artifacts, log string
 	partitions                                       int32
 	onceN, untilN, epochRecords                      int64
@@ -65,6 +66,7 @@ func (a *app) runCommand() *cobra.Command {
 	o.addKinesis(cmd)
 	o.addListen(cmd)
 	o.addLog(cmd)
+	o.addSinks(cmd)
 	f.StringVar(&o.topic, "topic", "", "topic to read")
 	f.StringVar(&o.log, "log", "", "read this arrival log instead of a topic")
 	f.Int32Var(&o.partitions, "partitions", 1, "with --log: deal the log to this many partitions, as the topic's producer would")
@@ -119,6 +121,9 @@ func (o runOptions) check() error {
 	if err := o.checkLog(); err != nil {
 		return err
 	}
+	if err := o.checkSinks(o.brokers); err != nil {
+		return err
+	}
 	return o.checkTTL()
 }
 
@@ -132,6 +137,9 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 		return err
 	}
 	if err := o.prepareOutputs(flowFile); err != nil {
+		return err
+	}
+	if err := a.openSinks(&o); err != nil {
 		return err
 	}
 	faults, err := readFailpoints(a.stderr)
@@ -185,6 +193,7 @@ func (a *app) whole(ctx context.Context, plan *flow.Plan, source sources.Source,
 		Fencing: &actors.Fencing{Leases: t, Owner: drillOwner(), TTL: o.ttl, Standby: o.standby, OnLease: t.tell},
 	}
 	o.recovery(&cfg, store)
+	o.publish(&cfg)
 	closing, err := a.addCheckpoints(ctx, &cfg, o, store)
 	if err != nil {
 		return err

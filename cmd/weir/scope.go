@@ -131,6 +131,7 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 			cfg.Fencing = &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease}
 			keep(&cfg)
 			o.recovery(&cfg, store)
+			o.publish(&cfg)
 			shown.put(p, a.watch.attach(&cfg, group.RunID(o.runID, p)))
 			return cfg, nil
 		},

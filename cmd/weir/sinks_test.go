@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirstream/weir/internal/fixture"
+	"github.com/weirstream/weir/internal/pgtest"
+	"github.com/weirstream/weir/record"
+)
+
+// sinkArgs run a flow into every kind of sink.
+func sinkArgs(addr, id string, more ...string) []string {
+	args := append(runArgs(addr, "ticks", id, "--epoch", "1h", "--ttl", "500ms", "--standby",
+		"--sink", "jsonl:lines", "--sink", "csv:tables", "--sink", "kafka:results", "--sink", "kafka-idempotent:copies", "--sink", "postgres:results",
+		"--sink-db", "env:RESULTS", "--sink-create"), more...)
+	args[1] = "all.yaml"
+	return args
+}
+
+// TestSinksOfAKilledRun: a process is killed with SIGKILL before its sinks, between them and the journal, or after it, in each of four epochs; the one that
+// is started after it completes every target. Where the guarantee is once, each row is there once; elsewhere the open epoch is there twice if the kill came
+// between sinks and journal.
+func TestSinksOfAKilledRun(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	db := pgtest.Database(t, nil)
+	addr := broker(t)
+	publishLog(t, dir, addr, "ticks", 1)
+	if _, err := kadm.NewClient(kafkaClient(t, addr)).CreateTopics(t.Context(), 2, 1, nil, "results", "copies"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "all.yaml", strings.Replace(string(fixture.Flow), `select: {field: instrument, equals: "1"}`, "", 1))
+	for _, folder := range []string{"lines", "tables"} {
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	process := func(id, faults string, until ...string) int {
+		cmd := command(t, dir, sinkArgs(addr, id, until...)...)
+		cmd.Env = append(cmd.Env, "RESULTS="+db.Super, failpointsEnv+"="+faults)
+		out, err := cmd.CombinedOutput()
+		code := cmd.ProcessState.ExitCode()
+		if err != nil && code != -1 {
+			t.Fatalf("%s: exit %d\n%s", id, code, out)
+		}
+		return code
+	}
+	process("whole", "", "--once-n", "23")
+	want := rowsOfFiles(t, dir, "whole")
+	if len(want) < 10 {
+		t.Fatalf("the flow gives %d rows only", len(want))
+	}
+	twice := map[string]bool{"before_commit": false, "store:begin": true, "store:commit": true, "after_commit": false}
+	runs := map[string]bool{"whole": false}
+	for point, copies := range twice {
+		id := strings.ReplaceAll(point, ":", "-")
+		runs[id] = copies
+		for _, until := range [][]string{{"--until-n", "6"}, {"--until-n", "12"}, {"--until-n", "18"}, {"--once-n", "23"}} {
+			if code := process(id, point+"@+1=kill", until...); code != -1 {
+				t.Errorf("%s, %v: exit %d, where a kill was planned", point, until, code)
+			}
+			if point != "after_commit" || until[1] != "23" { // of which nothing is left to do
+				process(id, "", until...)
+			}
+		}
+	}
+	results, copies := topicRows(t, addr, "results"), topicRows(t, addr, "copies")
+	for id, twice := range runs {
+		if got := rowsOfFiles(t, dir, id); !slices.Equal(got, want) {
+			t.Errorf("%s: files hold\n%v\nwant\n%v", id, got, want)
+		}
+		if got := tableRows(t, db.Super, id); !slices.Equal(got, want) {
+			t.Errorf("%s: the table holds\n%v\nwant\n%v", id, got, want)
+		}
+		if got := results[id]; !slices.Equal(sorted(got), want) {
+			t.Errorf("%s: the topic holds\n%v\nwant\n%v", id, got, want)
+		}
+		if got := slices.Compact(sorted(copies[id])); !slices.Equal(got, want) || len(copies[id]) > 2*len(want) || twice != (len(copies[id]) > len(want)) {
+			t.Errorf("%s: the topic of copies holds %d rows, of which\n%v\nwant\n%v", id, len(copies[id]), got, want)
+		}
+		if n := csvRows(t, dir, id); n != len(want) {
+			t.Errorf("%s: the tables hold %d rows, want %d", id, n, len(want))
+		}
+	}
+}
+
+func sorted(rows []string) []string {
+	rows = slices.Clone(rows)
+	slices.Sort(rows)
+	return rows
+}
+
+// rowText is what a row is compared by.
+func rowText(t *testing.T, line []byte) (run, text string) {
+	t.Helper()
+	var row struct {
+		Run       string
+		Partition int
+		Row       int
+		EventID   string `json:"event_id"`
+		Values    struct{ Ema3 *float64 }
+	}
+	if err := json.Unmarshal(line, &row); err != nil {
+		t.Fatalf("%v: %s", err, line)
+	}
+	return row.Run, fmt.Sprintf("%d/%d %s %s", row.Partition, row.Row, row.EventID, valueText(row.Values.Ema3))
+}
+
+func valueText(f *float64) string {
+	if f == nil {
+		return "null"
+	}
+	return string(record.AppendFloat(nil, *f))
+}
+
+func rowsOfFiles(t *testing.T, dir, id string) (out []string) {
+	t.Helper()
+	for _, text := range published(t, filepath.Join(dir, "lines", id, "*.jsonl")) {
+		for line := range bytes.Lines(text) {
+			_, row := rowText(t, line)
+			out = append(out, row)
+		}
+	}
+	return sorted(out)
+}
+
+func csvRows(t *testing.T, dir, id string) (n int) {
+	t.Helper()
+	for _, text := range published(t, filepath.Join(dir, "tables", id, "*.csv")) {
+		n += bytes.Count(text, []byte("\n")) - 1
+	}
+	return n
+}
+
+func published(t *testing.T, pattern string) (out [][]byte) {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func tableRows(t *testing.T, url, id string) (out []string) {
+	t.Helper()
+	found, err := pgtest.Connect(t, url).Query(t.Context(), "SELECT partition, row_number, event_id, ema3 FROM results WHERE run_id = $1", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var partition, row int
+		var event string
+		var value *float64
+		if err := found.Scan(&partition, &row, &event, &value); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fmt.Sprintf("%d/%d %s %s", partition, row, event, valueText(value)))
+	}
+	return sorted(out)
+}
+
+// topicRows reads the committed rows of every run from a topic.
+func topicRows(t *testing.T, addr, topic string) map[string][]string {
+	t.Helper()
+	// The last record below the end is a marker where a transaction ended.
+	cl := kafkaClient(t, addr, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+	ends, err := kadm.NewClient(cl).ListCommittedOffsets(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[int32]int64{}
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			left[o.Partition] = o.Offset
+		}
+	})
+	out := map[string][]string{}
+	for len(left) > 0 {
+		fetches := cl.PollFetches(t.Context())
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			end, reading := left[r.Partition]
+			if reading && r.Offset >= end-1 {
+				delete(left, r.Partition)
+			}
+			if reading && r.Offset < end && !r.Attrs.IsControl() {
+				run, row := rowText(t, r.Value)
+				out[run] = append(out[run], row)
+			}
+		})
+	}
+	return out
+}
+
+func kafkaClient(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addr), kgo.DisableClientMetrics())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+// TestUnfitSinks: what is wrong with a target is said at the start, with the sink and the cure, and nothing is committed.
+func TestUnfitSinks(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	db := pgtest.Database(t, nil)
+	addr := broker(t)
+	publishLog(t, dir, addr, "ticks", 1)
+	for name, c := range map[string]struct {
+		exit  int
+		words []string
+		args  []string
+	}{
+		"no kind":      {2, []string{"KIND:WHERE", "postgres"}, []string{"--sink", "results"}},
+		"unknown kind": {2, []string{"KIND:WHERE"}, []string{"--sink", "s3:bucket"}},
+		"twice":        {2, []string{"twice"}, []string{"--sink", "jsonl:.", "--sink", "jsonl:."}},
+		"no database":  {2, []string{"--sink-db"}, []string{"--sink", "postgres:results"}},
+		"stray flag":   {2, []string{"--sink-db"}, []string{"--sink-create"}},
+		"no folder":    {3, []string{"SINK_INVALID", "jsonl:nowhere", "create it"}, []string{"--sink", "jsonl:nowhere"}},
+		"no topic":     {3, []string{"TOPIC_MISSING", "nothing"}, []string{"--sink", "kafka:nothing"}},
+		"no table":     {3, []string{"SINK_INVALID", "postgres:results", "CREATE TABLE"}, []string{"--sink", "postgres:results", "--sink-db", db.Super}},
+		"bad name":     {3, []string{"CONFIG_INVALID", "lower-case"}, []string{"--sink", "postgres:Results;", "--sink-db", db.Super}},
+		"no variable":  {3, []string{"CONFIG_INVALID", "NOT_SET_ANYWHERE"}, []string{"--sink", "postgres:results", "--sink-db", "env:NOT_SET_ANYWHERE"}},
+	} {
+		id := strings.ReplaceAll(name, " ", "-")
+		r := refused(t, dir, c.exit, c.words, append(runArgs(addr, "ticks", id, "--once-n", "23"), c.args...)...)
+		if strings.Contains(r.stderr, "canary") || c.exit == 3 && committed(t, filepath.Join(dir, id+".db")) != 0 {
+			t.Errorf("%s: something was committed, or shown", name)
+		}
+	}
+}
