@@ -107,17 +107,10 @@ func readShards(ctx context.Context, store control.ControlStore, stream *kinesis
 			s.state = shardGone
 		}
 		s.lookup(run, leases)
-		if row, ok := rows[s.Number]; ok {
-			s.committed = row.Committed
-			if err := store.Snapshot(ctx, row.Header.RunID, func(v control.JournalView) error {
-				s.cut = v.State().Cuts[s.Number]
-				return nil
-			}); err != nil {
-				return nil, err
-			}
-		}
 		if whole != nil {
 			s.within(whole)
+		} else if err := s.read(ctx, store, rows); err != nil {
+			return nil, err
 		}
 		if ask && s.held && s.state != shardFinished {
 			s.asked = true
@@ -127,6 +120,19 @@ func readShards(ctx context.Context, store control.ControlStore, stream *kinesis
 		}
 	}
 	return shown, nil
+}
+
+// read takes where the shard stands from its row, if it has one.
+func (s *shardShown) read(ctx context.Context, store control.ControlStore, rows map[int32]control.RunInfo) error {
+	row, ok := rows[s.Number]
+	if !ok {
+		return nil
+	}
+	s.committed = row.Committed
+	return store.Snapshot(ctx, row.Header.RunID, func(v control.JournalView) error {
+		s.cut = v.State().Cuts[s.Number]
+		return nil
+	})
 }
 
 // readWhole is the run as one, with all shards in it; nil when it is not one.
