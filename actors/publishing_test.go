@@ -12,6 +12,7 @@ import (
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/control/controltest"
+	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/sinks"
 	"github.com/weirstream/weir/sources/sourcetest"
 )
@@ -262,6 +263,59 @@ func TestSinksAreOpenedUnderTheToken(t *testing.T) {
 		r.cfg.Publisher = publisher(target)
 		if _, err := r.run(); !errors.Is(err, refused) {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+// An operator's choice goes to the journal before the rows that follow from it are visible, where a target can tell afterwards what it lacks.
+func TestAChoiceIsCommittedBeforeItsRowsArePublished(t *testing.T) {
+	t.Parallel()
+	silent := newShelf()
+	silent.silent = true
+	commit := func(kind string) control.Commit {
+		p := control.PartitionCommit{Decisions: []partitions.Decision{{Kind: partitions.DecisionGapFilled}, {Kind: kind}}}
+		return control.Commit{Partitions: []control.PartitionCommit{{}, p}}
+	}
+	for kind, want := range map[string]bool{
+		partitions.DecisionGapClosed: true, partitions.DecisionLossAccepted: true, partitions.DecisionIdle: false, partitions.DecisionGapExpired: false,
+	} {
+		for _, sinksOf := range [][]*shelf{{newShelf()}, {newShelf(), silent}} {
+			in := newIncarnation(&engine{cfg: Config{Publisher: publisher(sinksOf...)}, ctx: context.Background()}, 1)
+			if in.journalFirst(commit(kind)) {
+				t.Errorf("%s: without sinks that are open there is no order", kind)
+			}
+			in.publication = &sinks.Publication{}
+			if got := in.journalFirst(commit(kind)); got != (want && len(sinksOf) == 1) {
+				t.Errorf("%s with %d sinks: %v", kind, len(sinksOf), got)
+			}
+		}
+	}
+	// In a run: when the rows behind an accepted gap are written, the decision stands.
+	in := randomInput(seeded(t, 26), 3, 120)
+	bad := fullest(in)
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := obeying(t, in)
+		target := newShelf()
+		behind := 0
+		gapAt(r.log, bad, 20, 25)
+		r.cfg.Publisher = publisher(target)
+		stop := r.start()
+		<-time.After(time.Minute)
+		target.at = func(step string) error {
+			if step == "write" {
+				if behind++; len(r.decided(partitions.DecisionLossAccepted)) != 1 {
+					t.Error("rows are written before the choice stands")
+				}
+			}
+			return nil
+		}
+		r.ask(accept(bad, 20, 25))
+		<-time.After(time.Minute)
+		if _, err := stop(); !errors.Is(err, ErrInterrupted) {
+			t.Error(err)
+		}
+		if behind == 0 {
+			t.Error("no rows came behind the gap")
 		}
 	})
 }
