@@ -158,3 +158,20 @@ func TestALossIsForetold(t *testing.T) {
 		}
 	})
 }
+
+// A source that says itself that its log has grown ends the incarnation in order: what was read is committed, and nothing has failed.
+func TestASourceThatTellsOfNewPartitions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := staying(t, input{seconds(0, 100)})
+		r.log.FailAt(0, record.Offset(40), codes.New(codes.PartitionsAdded, "injected"))
+		r.log.Append(r.log.AddPartition(), seconds(1, 30)...)
+		r.cfg.FetchSize = 50
+		stop := r.start()
+		<-time.After(time.Second)
+		result, err := stop()
+		if !errors.Is(err, ErrInterrupted) || len(result.Failures) != 0 || result.Incarnations != 2 || result.Counts.Records != 130 {
+			t.Errorf("%v: %d incarnations, %d records, failures %v", err, result.Incarnations, result.Counts.Records, result.Failures)
+		}
+	})
+}

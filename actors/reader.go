@@ -207,6 +207,10 @@ func (r *readerActor) polled(m polled) error {
 	case r.exhausted || r.in.ctx.Err() != nil:
 		m.Discard()
 		return nil
+	case codes.Has(m.err, codes.PartitionsAdded) && r.in.cfg.unbounded() && !r.in.cfg.HandOn:
+		m.Discard()
+		r.stop(endAgain) // the next incarnation reads them too
+		return nil
 	case m.err != nil && !end:
 		m.Discard()
 		f, one := r.in.faulted(m.err)
