@@ -33,6 +33,7 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./internal/bench
 	$(GO) test -v -run '^$$' -bench . -benchtime 1x -timeout 30m ./control/postgres
 	$(GO) test -run '^$$' -bench . -timeout 30m ./control/sqlite
+	$(GO) test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./sinks/...
 
 fuzz:
 	@set -e; for p in $$($(GO) list ./...); do \

@@ -9,6 +9,8 @@ import (
 	"github.com/weirstream/weir/internal/pgtest"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/sinks"
+	"github.com/weirstream/weir/sinks/file"
+	"github.com/weirstream/weir/sinks/postgres"
 	"github.com/weirstream/weir/sinks/sinktest"
 )
 
@@ -45,6 +47,46 @@ func BenchmarkCopy(b *testing.B) {
 		}
 		if err != nil {
 			b.Fatal(err)
+		}
+	})
+}
+
+// BenchmarkTwoSinks publishes to a table and to files side by side, beside one after the other: above 1, two cost less than their sum.
+func BenchmarkTwoSinks(b *testing.B) {
+	const n = 50_000
+	db := pgtest.Database(b, nil)
+	to := sinks.Target{RunID: "both", Outputs: sinktest.Outputs, Partitions: []int32{0}, Token: 1}
+	files, err := file.New(file.Config{Folder: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := &sinks.Publisher{Sinks: []sinks.Named{{Name: "table", Sink: sink(b, db.Super, nil)}, {Name: "files", Sink: files}}}
+	both, err := p.Open(b.Context(), to, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer both.Close()
+	// A table of its own, since rows at the end of an index cost less than rows within it.
+	to.RunID = "each"
+	var each []sinks.Writer
+	for _, s := range []sinks.Sink{sink(b, db.Super, func(c *postgres.Config) { c.Table = "other" }), files} {
+		w, err := s.Open(b.Context(), to)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer w.Close()
+		each = append(each, w)
+	}
+	rows := sinktest.Rounds(9, n)
+	sinktest.Compare(b, 9, n, func(round int) {
+		if err := both.Publish(b.Context(), rows[round:round+1]); err != nil {
+			b.Fatal(err)
+		}
+	}, func(round int) {
+		for _, w := range each {
+			if err := w.Publish(b.Context(), rows[round:round+1]); err != nil {
+				b.Fatal(err)
+			}
 		}
 	})
 }
