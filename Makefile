@@ -14,10 +14,10 @@ build:
 	$(GO) build -trimpath -o bin/weir ./cmd/weir
 
 test:
-	@$(GO) run ./internal/testreport -- $(TESTARGS) $(PKG)
+	@$(GO) run ./internal/testreport -- -timeout 40m $(TESTARGS) $(PKG)
 
 race:
-	@$(GO) run ./internal/testreport -- -race $(TESTARGS) $(PKG)
+	@$(GO) run ./internal/testreport -- -race -timeout 40m $(TESTARGS) $(PKG)
 
 lint:
 	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
