@@ -27,14 +27,14 @@ type recoveryFlags struct {
 
 func (o *recoveryFlags) addRecovery(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&o.maxSkew, "max-skew", 0, "how far in event time a partition may be read ahead of the slowest that has something to read; 0 is no bound")
-	cmd.Flags().Int64Var(&o.minFreeDisk, "min-free-disk", defaultFreeDisk, "read nothing while less than this many MiB are free where the store's file and the artifacts are, until twice as much is; 0 does not look")
+	cmd.Flags().Int64Var(&o.minFreeDisk, "min-free-disk", autoFreeDisk, "read nothing while less than this many MiB are free where the store's file and the artifacts are, until twice as much is; 0 does not look; -1 is 256, or a sixteenth of a smaller disk, for runs without an end, and 0 for others")
 	cmd.Flags().BoolVar(&o.exitWhenBlocked, "exit-when-blocked", false, "end with exit code 6 when recovery is blocked (records lost, topic recreated, state damaged …), instead of staying alive, and owner, until an operator has chosen with 'weir recover'")
 }
 
 // recovery lets a run stay when it is blocked, hear of what operators choose, and hold back.
 func (o runOptions) recovery(cfg *actors.Config, store control.Interventions) {
 	cfg.StayBlocked, cfg.Interventions = !o.exitWhenBlocked, store
-	cfg.MaxSkew, cfg.MinFreeDisk = o.maxSkew, max(min(o.minFreeDisk, 1<<40), -1)<<20
+	cfg.MaxSkew = o.maxSkew
 	var folders []string
 	for _, f := range storeFiles(o.store)[:min(1, len(storeFiles(o.store)))] {
 		folders = append(folders, filepath.Dir(f.path))
@@ -42,9 +42,31 @@ func (o runOptions) recovery(cfg *actors.Config, store control.Interventions) {
 	if o.artifacts != "" {
 		folders = append(folders, o.artifacts)
 	}
+	cfg.MinFreeDisk = o.leastDisk(folders)
 	if len(folders) > 0 {
 		cfg.FreeDisk = func() (int64, error) { return leastFree(folders) }
 	}
+}
+
+// autoFreeDisk lets weir choose what --min-free-disk is.
+const autoFreeDisk = -1
+
+// leastDisk is --min-free-disk in bytes. A run that ends by itself would wait on a small disk for what nobody may ever free; it fails instead when
+// the disk is full, and goes on from its last commit.
+func (o runOptions) leastDisk(folders []string) int64 {
+	if o.minFreeDisk != autoFreeDisk {
+		return max(min(o.minFreeDisk, 1<<40), -1) << 20
+	}
+	if o.onceN > 0 || o.untilN > 0 || o.log != "" {
+		return 0
+	}
+	least := int64(defaultFreeDisk) << 20
+	for _, folder := range folders {
+		if total, err := diskBytes(folder); err == nil {
+			least = min(least, total/16)
+		}
+	}
+	return least
 }
 
 // leastFree is what is free where least is.

@@ -233,7 +233,7 @@ func TestArtifactsOnAReadOnlyAndAFullDisk(t *testing.T) {
 	outside := logDir(t)
 	files := map[string][]byte{"flow.yaml": fixture.Flow}
 	args := func(id string) []string {
-		return []string{"run", "flow.yaml", "--log", filepath.Join(outside, "arrivals.log"), "--run-id", id, "--store", "sqlite:" + filepath.Join(outside, id+".db"), "--artifacts", "art", "--min-free-disk", "0"}
+		return []string{"run", "flow.yaml", "--log", filepath.Join(outside, "arrivals.log"), "--run-id", id, "--store", "sqlite:" + filepath.Join(outside, id+".db"), "--artifacts", "art"}
 	}
 	if r := inMount(t, "ro", files, args("ro")...); r.code != 1 || !strings.Contains(r.stderr, "OUTPUT_UNWRITABLE") || !strings.Contains(r.stderr, "read-only") {
 		t.Errorf("read-only: exit %d\n%s", r.code, r.stderr)
