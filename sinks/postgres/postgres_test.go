@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -290,14 +291,38 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// cutter makes connections that break at the at-th write, or before the answer to it, once armed.
+// cutter makes connections that break at the at-th write, or before the answer to it, once armed. The client reads and writes side by side.
 type cutter struct {
-	at, writes int
-	answers    bool
-	armed      bool
+	at      int
+	answers bool
+
+	mu     sync.Mutex
+	armed  bool
+	writes int
 }
 
-func (c *cutter) arm() { c.armed, c.writes = true, 0 }
+func (c *cutter) arm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armed, c.writes = true, 0
+}
+
+// write says whether a write is cut off, read whether an answer is.
+func (c *cutter) write() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.armed && c.writes == c.at && !c.answers {
+		return true
+	}
+	c.writes++
+	return false
+}
+
+func (c *cutter) read() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.armed && c.answers && c.writes > c.at
+}
 
 func (c *cutter) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -312,19 +337,16 @@ type cutConn struct {
 var errCut = errors.New("cut")
 
 func (c *cutConn) Write(p []byte) (int, error) {
-	if c.c.armed {
-		if c.c.writes == c.c.at && !c.c.answers {
-			_ = c.Conn.Close()
-			return 0, errCut
-		}
-		c.c.writes++
+	if c.c.write() {
+		_ = c.Conn.Close()
+		return 0, errCut
 	}
 	return c.Conn.Write(p)
 }
 
 func (c *cutConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.c.armed && c.c.answers && c.c.writes > c.c.at {
+	if c.c.read() {
 		_ = c.Conn.Close()
 		return 0, errCut
 	}
