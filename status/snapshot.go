@@ -50,7 +50,9 @@ type Snapshot struct {
 	Epoch       uint64     `json:"epoch"`
 	Commit      Commit     `json:"commit"`
 	Checkpoint  Checkpoint `json:"checkpoint"`
-	Source      Source     `json:"source"`
+	// Sinks are those that are down.
+	Sinks  []Sink `json:"sinks,omitempty"`
+	Source Source `json:"source"`
 
 	Watermark EventTime `json:"watermark"`
 	// Holders are the partitions at which the merged watermark stands; none when it is held by nobody.
@@ -134,6 +136,15 @@ type Checkpoint struct {
 	Last  *time.Time `json:"last"`
 	Bytes int64      `json:"bytes"`
 	Cause *Cause     `json:"cause"`
+}
+
+// Sink is a target of results that is down.
+type Sink struct {
+	Name string `json:"name"`
+	// Cause is what the last try met, Since when it went down, Attempts how often it was tried since.
+	Cause    *Cause     `json:"cause"`
+	Since    *time.Time `json:"since"`
+	Attempts int        `json:"attempts"`
 }
 
 // Source is what the run reads.

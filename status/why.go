@@ -40,6 +40,7 @@ const (
 	WhySourceUnknown   = "SOURCE_NOT_OBSERVED"
 	WhyCommitSlow      = "COMMIT_SLOW"
 	WhyCheckpoints     = "CHECKPOINTS_FAIL"
+	WhySink            = "SINK_DOWN"
 	WhyBlocked         = "PARTITION_BLOCKED"
 	WhyPaused          = "PAUSED"
 	WhyForCommit       = "WAITS_FOR_COMMIT"
@@ -254,6 +255,10 @@ func (w *answer) services() {
 	case seconds(s.Commit.Seconds) >= slow:
 		w.add(Reason{Code: WhyCommitSlow, Holder: "the store", Since: s.Commit.Last, Holds: true, Text: fmt.Sprintf("the last commit took %s", seconds(s.Commit.Seconds)),
 			Release: "a faster store, or fewer results in an epoch"})
+	}
+	for _, sink := range s.Sinks {
+		w.add(Reason{Code: WhySink, Holder: sink.Name, Since: sink.Since, Holds: true,
+			Text: fmt.Sprintf("a sink is down, %d tries so far, and nothing is committed before it has the rows: %s", sink.Attempts, sink.Cause.Message), Release: sink.Cause.Cure})
 	}
 	if c := s.Checkpoint.Cause; c != nil {
 		w.add(Reason{Code: WhyCheckpoints, Holder: "the store of checkpoints", Since: s.Checkpoint.Last, Text: "the last checkpoint could not be made, the run goes on: " + c.Message, Release: c.Cure})

@@ -175,7 +175,7 @@ var Table = []Row{
 
 	{Package: "status", Imports: []string{"record", "codes"}, Pure: true,
 		Why: "What a run does, as a value, and why, in words: whoever shows it must be able to import it."},
-	{Package: "status/board", Imports: with("status", "actors", "control", "sources"),
+	{Package: "status/board", Imports: with("status", "actors", "control", "sources", "sinks"),
 		Why: "Keeps a status up to date from what the engine tells."},
 
 	// Surfaces.

@@ -17,6 +17,11 @@ func (b *Board) Attach(cfg *actors.Config, committed func(control.Commit)) {
 	chain2(&cfg.OnWithheld, b.Withheld)
 	chain2(&cfg.OnBackpressure, func(p int32, t backpressure.Transition) { b.Backpressure(p, t) })
 	chain2(&cfg.OnCheckpoint, b.Checkpoint)
+	if cfg.Publisher != nil {
+		publisher := *cfg.Publisher
+		chain(&publisher.OnState, b.Sink)
+		cfg.Publisher = &publisher
+	}
 	w := watch{b, committed}
 	if f, ok := cfg.Journal.(control.Fencer); ok {
 		cfg.Journal = fencedJournal{journal{cfg.Journal, w}, f}

@@ -7,6 +7,7 @@
 package board
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sinks"
 	"github.com/weirstream/weir/sources"
 	"github.com/weirstream/weir/status"
 	"github.com/weirstream/weir/watermark"
@@ -57,6 +59,7 @@ type Board struct {
 	watermark             record.EventTime
 	commit                status.Commit
 	checkpoint            status.Checkpoint
+	sinks                 []status.Sink
 	source                status.Source
 	parts                 map[int32]*part
 }
@@ -325,6 +328,21 @@ func (b *Board) Checkpoint(p control.Pointer, err error) {
 	at := b.cfg.Now()
 	c.Made++
 	c.Epoch, c.Bytes, c.Last, c.Cause = p.Epoch, p.Bytes, &at, nil
+}
+
+// Sink takes what sinks.Publisher.OnState tells.
+func (b *Board) Sink(s sinks.State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.IndexFunc(b.sinks, func(o status.Sink) bool { return o.Name == s.Sink })
+	switch at := b.cfg.Now(); {
+	case s.Err == nil && i >= 0:
+		b.sinks = slices.Delete(b.sinks, i, i+1)
+	case s.Err != nil && i < 0:
+		b.sinks = append(b.sinks, status.Sink{Name: s.Sink, Cause: status.CauseOf(s.Err), Since: &at, Attempts: s.Attempts})
+	case s.Err != nil:
+		b.sinks[i].Cause, b.sinks[i].Attempts = status.CauseOf(s.Err), s.Attempts
+	}
 }
 
 // Outage says that the source does not answer, or with nil that it does again.

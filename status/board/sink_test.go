@@ -1,0 +1,55 @@
+package board_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirstream/weir/actors"
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/sinks"
+	"github.com/weirstream/weir/status"
+	"github.com/weirstream/weir/status/board"
+)
+
+// A sink that is down is a reason why the run is held, from the first failure until it is back; whoever was told before is told still.
+func TestASinkThatIsDownIsAReason(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_767_225_600, 0).UTC()
+	b := board.New(board.Config{Run: "r", Flow: "f", Now: func() time.Time { return now }})
+	told := 0
+	given := &sinks.Publisher{OnState: func(sinks.State) { told++ }}
+	cfg := actors.Config{Publisher: given}
+	b.Attach(&cfg, nil)
+	if cfg.Publisher == given {
+		t.Error("the caller's publisher was changed")
+	}
+	b.State(actors.StateChange{State: actors.StateRunning})
+	down := codes.New(codes.SinkUnavailable, "the disk is full")
+	first := now
+	for attempt := 1; attempt <= 3; attempt++ {
+		cfg.Publisher.OnState(sinks.State{Sink: "table", Err: down, Attempts: attempt})
+		now = now.Add(time.Second)
+	}
+	s := b.Snapshot()
+	if len(s.Sinks) != 1 || s.Sinks[0].Attempts != 3 || !s.Sinks[0].Since.Equal(first) {
+		t.Fatalf("%+v", s.Sinks)
+	}
+	found := false
+	for _, r := range status.Why(s) {
+		if r.Code == status.WhySink {
+			found = true
+			if !r.Holds || r.Holder != "table" || !strings.Contains(r.Text, "the disk is full") || r.Release == "" {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	if !found {
+		t.Errorf("why: %+v", status.Why(s))
+	}
+	cfg.Publisher.OnState(sinks.State{Sink: "other"})
+	cfg.Publisher.OnState(sinks.State{Sink: "table", Attempts: 3})
+	if s := b.Snapshot(); len(s.Sinks) != 0 || told != 5 {
+		t.Errorf("back: %+v, told %d times", s.Sinks, told)
+	}
+}
