@@ -174,6 +174,7 @@ func (c *Config) Validate() error {
 	check(c.UntilRecords < 0, "UntilRecords is %d. It must be 0 (off) or more.", c.UntilRecords)
 	check(c.MaxRecords > 0 && c.UntilRecords > 0, "MaxRecords and UntilRecords are both set. A run ends in one way: leave one out.")
 	check(c.HandOn && (c.MaxRecords > 0 || c.UntilRecords > 0), "HandOn is set beside a number of records. A run ends in one way: leave one out.")
+	validateSinks(c.Publisher, check)
 	check(c.FetchSize < 0, "FetchSize is %d. It must be 0 (the default) or more.", c.FetchSize)
 	check(c.EpochEvery < 0, "EpochEvery is %v. It must be 0 (the default) or more.", c.EpochEvery)
 	check(c.EpochRecords < 0 || c.EpochBytes < 0, "EpochRecords is %d and EpochBytes %d. They must be 0 or more.", c.EpochRecords, c.EpochBytes)

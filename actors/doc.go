@@ -18,7 +18,8 @@
 //	barrier   once a second, or after so many records, the reader puts a barrier behind what it has handed out, to every partition
 //	cut       each partition answers the barrier with its cut (position, state that changed, counts) and the effects since the last
 //	align     the fan-in waits for the answers of all partitions and merges their watermarks
-//	commit    a goroutine writes all of it in one transaction; data flows on meanwhile, and the next barrier waits for the answer
+//	commit    a goroutine publishes the rows to the sinks, if there are any, and writes all of it in one transaction; data flows on meanwhile, and
+//	          the next barrier waits for the answer
 //
 // # The tree
 //
@@ -42,10 +43,12 @@
 //
 // # The order of durability
 //
-//  1. The cut and the effects of all partitions up to one barrier, with the merged watermark: one transaction of the journal. Before it,
-//     nothing of an epoch is visible anywhere; after it, all of it.
-//  2. The positions of the consumer group (Config.CommitOffsets): a courtesy, never ahead of the journal.
-//  3. Config.OnProgress, and with the last epoch the Result.
+//  1. The rows, to every sink (Config.Publisher). They are numbered, and the same whenever they are computed again, so that what a kill leaves
+//     published and uncommitted is left out by the sink when it comes again. In an epoch that holds an operator's choice this comes after 2.
+//  2. The cut and the effects of all partitions up to one barrier, with the merged watermark: one transaction of the journal. Before it,
+//     nothing of an epoch stands; after it, all of it.
+//  3. The positions of the consumer group (Config.CommitOffsets): a courtesy, never ahead of the journal.
+//  4. Config.OnProgress, and with the last epoch the Result.
 //
 // Only a commit moves the position of a run, and it moves with what was computed up to there: accepted records that no watermark has
 // released yet are part of the cut, so a resume position never stands beyond what the saved state holds.

@@ -8,6 +8,19 @@ import (
 	"github.com/weirstream/weir/sinks"
 )
 
+func validateSinks(p *sinks.Publisher, check func(bad bool, format string, args ...any)) {
+	if p == nil {
+		return
+	}
+	check(len(p.Sinks) == 0, "There is a Publisher without sinks: leave it out.")
+	names := map[string]bool{}
+	for _, s := range p.Sinks {
+		check(s.Sink == nil, "The sink %q is nil.", s.Name)
+		check(names[s.Name], "Two sinks have the name %q: each needs one of its own.", s.Name)
+		names[s.Name] = true
+	}
+}
+
 // openSinks opens the sinks of the run, and brings them to where the journal stands: a target that was added to the run, or has lost rows, gets them
 // from the journal.
 func (in *incarnation) openSinks() error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -265,6 +266,18 @@ func TestSinksAreOpenedUnderTheToken(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+func TestPublishersAreValidated(t *testing.T) {
+	t.Parallel()
+	for says, p := range map[string]*sinks.Publisher{
+		"without sinks": {}, "is nil": {Sinks: []sinks.Named{{Name: "a"}}}, "Two sinks": {Sinks: []sinks.Named{{Name: "a", Sink: newShelf()}, {Name: "a", Sink: newShelf()}}},
+	} {
+		c := Config{Publisher: p}
+		if err := c.Validate(); !codes.Has(err, codes.ConfigInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
 }
 
 // An operator's choice goes to the journal before the rows that follow from it are visible, where a target can tell afterwards what it lacks.
