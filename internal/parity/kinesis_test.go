@@ -44,7 +44,7 @@ func viaKinesis(t *testing.T, shards int32) func(ctx context.Context, job Job) (
 		if _, err := replay.Publish(ctx, replay.PublishConfig{Log: job.LogPath, Producer: producer}); err != nil {
 			return Outcome{}, err
 		}
-		source, err := kinesis.New(kinesis.Config{Client: api, Stream: *name, CallsPerSecond: 200, MaxWait: 50 * time.Millisecond})
+		source, err := kinesis.New(kinesis.Config{Client: api, Stream: *name, CallsPerSecond: 200, PageRecords: 3, MaxWait: 50 * time.Millisecond})
 		if err != nil {
 			return Outcome{}, err
 		}
