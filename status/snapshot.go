@@ -1,6 +1,7 @@
 package status
 
 import (
+	"strings"
 	"time"
 
 	"github.com/weirstream/weir/codes"
@@ -163,6 +164,15 @@ type Cause struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Cure    string `json:"cure"`
+}
+
+// bare is the message without the code that it begins with, for where the code stands already.
+func (c *Cause) bare() string {
+	text := c.Message
+	for more := true; more; {
+		text, more = strings.CutPrefix(text, c.Code+": ")
+	}
+	return text
 }
 
 // recovers says whether a cause blocks recovery: an operator has to choose.

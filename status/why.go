@@ -147,7 +147,7 @@ func (w *answer) run() {
 	case s.Wait == WaitBackoff:
 		code, what := WhyBackoff, "a failure"
 		if s.Cause != nil {
-			code, what = s.Cause.Code, s.Cause.Message
+			code, what = s.Cause.Code, s.Cause.bare()
 		}
 		w.add(Reason{Code: code, Holder: w.lastActor(), Since: s.PhaseSince, Holds: true, Text: "the run waits before it tries again after " + what,
 			Release: "it tries again by itself" + at(s.RetryAt) + cure(s.Cause)})
@@ -170,7 +170,7 @@ func (w *answer) stored() {
 	case LeaseOthers:
 		w.add(Reason{Code: "LEASE", Holder: s.Lease.Holder, Since: s.Commit.Last,
 			Text:    fmt.Sprintf("%s holds the lease under token %d%s; the store does not say what that process waits for", s.Lease.Holder, s.Lease.Token, until(s.Lease.Until)),
-			Release: "ask the process itself: --url, if it was started with --listen"})
+			Release: "ask the process itself: --url, if it was started with --listen; otherwise its log says what it waits for"})
 	case LeaseHeld, LeaseLost, LeaseUnfenced, LeaseUnknown:
 	}
 }
@@ -180,7 +180,7 @@ func (w *answer) recovery() {
 	r := Reason{Code: WhyRecoveryBlocked, Since: s.PhaseSince, Holder: "the recovery of the run", Text: "recovery is blocked", Holds: true,
 		Release: "an operator's recorded choice: `weir recover`, which shows first what it would do"}
 	if c := s.Cause; c != nil {
-		r.Code, r.Text = c.Code, "recovery is blocked: "+c.Message
+		r.Code, r.Text = c.Code, "recovery is blocked: "+c.bare()
 		if c.Cure != "" {
 			r.Release = c.Cure + " Or " + r.Release
 		}
@@ -197,7 +197,7 @@ func (w *answer) recovery() {
 		}
 		q := p.Partition
 		w.add(Reason{Code: p.Pressure.Reason, Partition: &q, Holder: fmt.Sprintf("partition %d", q), Since: p.Pressure.Since, Holds: true,
-			Text:    fmt.Sprintf("recovery is blocked: %s, measured %d, threshold %d%s", p.Pressure.Reason, p.Pressure.Measured, p.Pressure.Threshold, inBrackets(p.Pressure.Detail)),
+			Text:    fmt.Sprintf("recovery is blocked: measured %d, threshold %d%s", p.Pressure.Measured, p.Pressure.Threshold, inBrackets(p.Pressure.Detail)),
 			Release: p.Pressure.Release + "; `weir recover` shows first what it would do"})
 	}
 	if s.Cause != nil || len(w.reasons) == 0 {
@@ -211,7 +211,7 @@ func (w *answer) stopped() {
 		Release: "start it again with the same --run-id: it goes on from its last commit"}
 	if c := s.Cause; c != nil {
 		r.Code, r.Holder = c.Code, w.lastActor()
-		r.Text += ": " + c.Message
+		r.Text += ": " + c.bare()
 		r.Release = strings.TrimSpace(c.Cure+" Then ") + " " + r.Release
 		if c.Cure == "" {
 			r.Release = "start it again with the same --run-id"
@@ -329,9 +329,9 @@ func (w *answer) blocked(p *Partition) {
 	}
 	n := p.Partition
 	r := Reason{Code: WhyBlocked, Partition: &n, Holder: fmt.Sprintf("partition %d", n), Since: p.BlockedSince, Holds: true, Release: p.Release,
-		Text: fmt.Sprintf("partition %d is blocked at position %s and holds the watermark: %s: %s", n, p.Next, c.Code, c.Message)}
+		Text: fmt.Sprintf("partition %d is blocked at position %s and holds the watermark: %s: %s", n, p.Next, c.Code, c.bare())}
 	if c.recovers() {
-		r.Code = c.Code
+		r.Code, r.Text = c.Code, fmt.Sprintf("partition %d is blocked at position %s and holds the watermark: %s", n, p.Next, c.bare())
 	}
 	if r.Release == "" {
 		r.Release = firstUpper(c.Cure) + " Then start the run again: it tries the partition again"
@@ -351,9 +351,8 @@ func (w *answer) flow(p *Partition, name string, add func(Reason)) {
 	case p.Pressure.Reason == timeAhead:
 		w.ahead(p, name, add)
 	case p.Pressure.Reason != "" && p.Pressure.State != "FLOWING" && p.Pressure.State != "":
-		code := p.Pressure.Reason
-		add(Reason{Code: code, Since: p.Pressure.Since, Holds: true, Release: p.Pressure.Release,
-			Text: fmt.Sprintf("%s is not read, %s: %s, measured %d, threshold %d%s", name, p.Pressure.State, code, p.Pressure.Measured, p.Pressure.Threshold, inBrackets(p.Pressure.Detail))})
+		add(Reason{Code: p.Pressure.Reason, Since: p.Pressure.Since, Holds: true, Release: p.Pressure.Release,
+			Text: fmt.Sprintf("%s is not read, %s: measured %d, threshold %d%s", name, p.Pressure.State, p.Pressure.Measured, p.Pressure.Threshold, inBrackets(p.Pressure.Detail))})
 	case p.State == Paused:
 		add(Reason{Code: WhyPaused, Since: p.StateSince, Holds: true, Release: "room in its window", Text: fmt.Sprintf("%s is not read: its window is full%s", name, since(p.StateSince))})
 	}
@@ -464,15 +463,22 @@ func (w *answer) silent(p *Partition, name string, add func(Reason)) {
 		add(Reason{Code: WhyBehind, Since: from, Holds: true, Release: "reading on; the others wait for it",
 			Text: fmt.Sprintf("%s holds the merged watermark at %s: it is behind in event time, with %s to read; the furthest is at %s", name, p.Watermark, records(p.Readable), EventTime{furthest})})
 	case p.MaxEventTime.T == record.NoTime && p.Watermark.T == record.NoTime:
-		add(Reason{Code: WhyNeverRead, Since: from, Holds: true, Release: silentRelease,
+		add(Reason{Code: WhyNeverRead, Since: from, Holds: true, Release: w.silentRelease(),
 			Text: fmt.Sprintf("%s holds the merged watermark: it has had no event yet; the furthest is at %s", name, EventTime{furthest})})
 	default:
-		add(Reason{Code: WhySilent, Since: from, Holds: true, Release: silentRelease,
+		add(Reason{Code: WhySilent, Since: from, Holds: true, Release: w.silentRelease(),
 			Text: fmt.Sprintf("%s holds the merged watermark at %s: no event has moved it for %s; the furthest is at %s", name, p.Watermark, age(w.s.At, from), EventTime{furthest})})
 	}
 }
 
-const silentRelease = "its next record; or a recorded decision that it is idle: `weir idle confirm`, or the flow's idle policy"
+// silentRelease is what ends a silence. The store alone does not tell a silent partition from one that its process has blocked.
+func (w *answer) silentRelease() string {
+	const ends = "its next record; or a recorded decision that it is idle: `weir idle confirm`, or the flow's idle policy"
+	if !w.s.Live && w.s.Lease.State != LeaseFree {
+		return "first ask the process with --url whether the partition is blocked; if it is not: " + ends
+	}
+	return ends
+}
 
 func (w *answer) holds(p *Partition) bool {
 	for _, h := range w.s.Holders {

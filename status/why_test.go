@@ -101,7 +101,7 @@ var planted = []struct {
 	{"full disk, noticed in time", func(s *Snapshot) {
 		s.Partitions[0].State = Paused
 		s.Partitions[0].Pressure = Pressure{State: "SOURCE_PAUSED", Reason: "DISK_LOW", Measured: 1 << 20, Threshold: 256 << 20, Since: ago(time.Minute), Release: "when free disk is at or above 536870912 bytes"}
-	}, "DISK_LOW", "partition 0", ago(time.Minute), ptr(int32(0)), "DISK_LOW", "free disk"},
+	}, "DISK_LOW", "partition 0", ago(time.Minute), ptr(int32(0)), "is not read, SOURCE_PAUSED: measured 1048576", "free disk"},
 	{"full disk, met by a commit", func(s *Snapshot) { failed(s, codes.StoreUnavailable, "run/coordinator", "the disk is full") },
 		"STORE_UNAVAILABLE", "run/coordinator", ago(2 * time.Second), nil, "the disk is full", "it tries again by itself, at 2027-01-15T08:00:01Z"},
 	{"lost lease", func(s *Snapshot) {
@@ -160,6 +160,9 @@ var planted = []struct {
 		WhyStopped, "", ago(time.Minute), nil, "stopped at epoch 40", "same --run-id"},
 	{"no process", func(s *Snapshot) { s.Live, s.Lease = false, Lease{State: LeaseFree, Token: 3} },
 		WhyNobodyRuns, "", ago(time.Second), nil, "nobody holds its lease", "weir run"},
+	{"a partition that lost records", func(s *Snapshot) {
+		s.Partitions[2].Blocked, s.Partitions[2].BlockedSince = causeOf(codes.OffsetLost, "need offset 100, have 400 and later"), ago(time.Hour)
+	}, "OFFSET_LOST", "partition 2", ago(time.Hour), ptr(int32(2)), "holds the watermark: need offset 100", "--accept-gap"},
 	{"stuck for no known reason", func(s *Snapshot) {
 		lagging(&s.Partitions[1], 10)
 		s.Partitions[1].Stalled, s.Partitions[1].Progress = true, ago(2*time.Minute)
@@ -207,7 +210,35 @@ func TestWhyNamesPlantedStalls(t *testing.T) {
 					t.Errorf("badly put: %q", words)
 				}
 			}
+			if strings.Contains(r.Text, r.Code+":") || strings.Contains(r.Text, r.Code+",") {
+				t.Errorf("the code %s stands in its text once more: %q", r.Code, r.Text)
+			}
 		})
+	}
+}
+
+// A store cannot tell a silent partition from one that the process has blocked: that it is idle is not to be confirmed before the process was asked.
+func TestWhyOfAStoreAsksTheProcessFirst(t *testing.T) {
+	t.Parallel()
+	const first = "first ask the process with --url whether the partition is blocked"
+	for _, name := range []string{"silent partition", "partition without any event"} {
+		for state, want := range map[LeaseState]bool{LeaseOthers: true, LeaseUnknown: true, LeaseFree: false, LeaseHeld: false} {
+			s := healthy()
+			for _, c := range planted {
+				if c.name == name {
+					c.plant(&s)
+				}
+			}
+			s.Live, s.Lease = state == LeaseHeld, Lease{State: state, Token: 3, Holder: "host-9"}
+			reasons := Why(s)
+			last := reasons[len(reasons)-1]
+			if last.Partition == nil || strings.HasPrefix(last.Release, first) != want || !strings.Contains(last.Release, "weir idle confirm") {
+				t.Errorf("%s, lease %s: %+v", name, state, last)
+			}
+			if state == LeaseOthers && (reasons[0].Code != "LEASE" || !strings.Contains(reasons[0].Release, "--url") || !strings.Contains(reasons[0].Release, "log")) {
+				t.Errorf("%+v", reasons[0])
+			}
+		}
 	}
 }
 
@@ -280,7 +311,7 @@ func TestReady(t *testing.T) {
 	unready := map[string]bool{}
 	for _, name := range []string{"full disk, met by a commit", "lost lease", "records deleted under the journal", "topic recreated", "fence regression, told by backpressure",
 		"dead broker", "wrong password of the broker", "wrong password of the store", "blocked after repeated panic", "restart back-off", "starting", "finished",
-		"stopped in good order", "stuck for no known reason"} {
+		"stopped in good order", "stuck for no known reason", "a partition that lost records"} {
 		unready[name] = true
 	}
 	for _, c := range planted {
