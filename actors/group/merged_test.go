@@ -60,4 +60,9 @@ func TestRunIDs(t *testing.T) {
 			t.Errorf("%s: %d, %v", id, got, ok)
 		}
 	}
+	for id, want := range map[string]bool{"a/0": true, "a/b/17": true, "a": false, "a/": false, "a/007": false, "a/x": false, "/1": true, "7": false} {
+		if IsPart(id) != want {
+			t.Errorf("%q is a part: %v", id, !want)
+		}
+	}
 }

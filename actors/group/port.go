@@ -30,3 +30,14 @@ func PartitionOf(run, id string) (int32, bool) {
 	}
 	return int32(n), true
 }
+
+// IsPart says whether a run id reads as that of a partition, RUN/N. Such an id is never given to a run by itself: whoever shares RUN out would take it
+// for the run of partition N.
+func IsPart(id string) bool {
+	at := strings.LastIndexByte(id, '/')
+	if at < 0 {
+		return false
+	}
+	_, is := PartitionOf(id[:at], id)
+	return is
+}

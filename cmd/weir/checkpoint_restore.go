@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirstream/weir/actors/group"
 	"github.com/weirstream/weir/checkpoint"
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow"
@@ -61,6 +62,9 @@ func (a *app) checkpointRestoreCommand() *cobra.Command {
 	return a.keptFlags(cmd, func(ctx context.Context, k kept, args []string) error {
 		if as == "" {
 			return usagef("--as is missing: a checkpoint is restored as a new run; name it")
+		}
+		if err := ownName("--as", as); err != nil && !group.IsPart(args[0]) {
+			return err
 		}
 		epoch, err := parseEpoch(args[1])
 		if err != nil {

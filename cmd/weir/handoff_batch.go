@@ -59,6 +59,9 @@ func (o *handOverOptions) check(b *batchOptions) error {
 	case o.commitBytes < 1:
 		return usagef("--commit-bytes must be at least 1, not %d", o.commitBytes)
 	}
+	if err := ownName("--hand-over-to", o.run); err != nil {
+		return err
+	}
 	if err := (&runOptions{ttl: o.ttl}).checkTTL(); err != nil {
 		return err
 	}

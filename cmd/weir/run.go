@@ -115,6 +115,9 @@ func (o runOptions) check() error {
 	if err := o.checkScope(); err != nil {
 		return err
 	}
+	if err := ownName("--run-id", o.runID); err != nil {
+		return err
+	}
 	if err := o.checkListen(); err != nil {
 		return err
 	}

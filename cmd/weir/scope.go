@@ -59,6 +59,14 @@ func (o *runOptions) checkScope() error {
 	return nil
 }
 
+// ownName refuses a run id that reads as that of a partition of a run which is shared out: whoever shares that one out would take it for its own.
+func ownName(flag, id string) error {
+	if !group.IsPart(id) {
+		return nil
+	}
+	return codes.New(codes.RunIDInvalid, "%s %q ends in / and a number, as the runs of partitions do that `weir run --scope partition` makes; choose another name", flag, id)
+}
+
 // sameScope refuses to go on with a run in another scope than it began in: what is committed there would be computed and published once more.
 // A stream of Kinesis is shared out by shards unless its records are counted.
 func (o *runOptions) sameScope(ctx context.Context, store control.RunLister) error {

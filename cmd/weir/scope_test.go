@@ -315,3 +315,24 @@ func TestScopeRecover(t *testing.T) {
 		t.Errorf("exit %d\n%s", code, d.out.String())
 	}
 }
+
+// A run id that reads as that of a partition is refused wherever a run by itself gets its name, so that nobody takes over a partition of a shared run.
+func TestRunIDsOfPartitionsAreNotGiven(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "flow.yaml", string(fixture.Flow))
+	write(t, dir, "data.jsonl", string(fixture.Snapshot))
+	for _, args := range [][]string{
+		{"run", "flow.yaml", "--brokers", "127.0.0.1:1", "--topic", "ticks", "--run-id", "pp/0", "--store", "sqlite:a.db"},
+		{"run", "flow.yaml", "--brokers", "127.0.0.1:1", "--topic", "ticks", "--run-id", "pp/0", "--store", "sqlite:a.db", "--scope", "partition", "--group", "g"},
+		{"batch", "run", "--flow", "flow.yaml", "--snapshot", "data.jsonl", "--hand-over-to", "pp/12", "--store", "sqlite:a.db", "--brokers", "127.0.0.1:1", "--topic", "ticks"},
+	} {
+		out := weir(t, dir, "", args...)
+		if out.code != 3 || !strings.Contains(out.stderr, "RUN_ID_INVALID") || !strings.Contains(out.stderr, "pp/") {
+			t.Errorf("%v: exit %d\n%s", args, out.code, out.stderr)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "a.db")); err == nil {
+			t.Errorf("%v: a store was made", args)
+		}
+	}
+}
