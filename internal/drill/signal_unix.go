@@ -19,8 +19,12 @@ const (
 // Supported says whether this system has what the drill needs.
 func Supported() error { return nil }
 
-// detach gives the process a group of its own, so that Ctrl-C reaches the drill alone, which ends its processes in order.
-func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// detach gives the process a group of its own, so that Ctrl-C reaches the drill alone, which ends its processes in order. A drill that is killed
+// itself takes them along where the system knows how.
+func detach(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieTogether(cmd.SysProcAttr)
+}
 
 // isStopped says whether a process stands still.
 func isStopped(pid int) bool {
