@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/checkpoint"
+	"github.com/weirstream/weir/checkpoint/checkpointtest"
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/control/controltest"
@@ -112,6 +113,40 @@ func TestDamagedBlobs(t *testing.T) {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
+
+// Checkpoints that were kept elsewhere are not called damaged: the place that was asked is named, by audit, restore and clean-up.
+func TestCheckpointsOfAnotherPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.feed(t, 40, 7)
+	p := w.save(t)
+	owner, err := w.blobs.Owner(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := elsewhere{checkpointtest.NewMemory(owner)}
+	const words = "the manifest is not in the other folder; was it kept with other --artifacts or --checkpoints?"
+	v, err := checkpoint.Audit(t.Context(), other, p)
+	if err != nil || len(v.Problems) != 1 || !checkpoint.Absent(v.Err()) {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	refusedWith(t, "audit", v.Err(), codes.CheckpointCorrupt, words, p.Manifest)
+	refusedRestore(t, "restore", w, &checkpoint.Restorer{Store: w.store, Blobs: other}, p.Epoch, codes.CheckpointCorrupt, words)
+	gc := w.gc()
+	gc.Blobs = other
+	_, err = gc.DryRun(t.Context())
+	refusedWith(t, "clean-up", err, codes.CheckpointCorrupt, "nothing was removed", words)
+	// What is there and damaged is no question of the place.
+	w.blobs.Damage(p.Manifest, func(b []byte) []byte { return b[1:] })
+	if _, err := checkpoint.Load(t.Context(), w.blobs, p); checkpoint.Absent(err) || !codes.Has(err, codes.CheckpointCorrupt) || strings.Contains(err.Error(), "--artifacts") {
+		t.Errorf("%v", err)
+	}
+}
+
+// elsewhere are blobs that have a name.
+type elsewhere struct{ *checkpointtest.Memory }
+
+func (elsewhere) Place() string { return "the other folder" }
 
 // forge puts a manifest in the place of a checkpoint's, and returns the pointer to it.
 func (w *world) forge(t *testing.T, p control.Pointer, change func(m *checkpoint.Manifest)) control.Pointer {

@@ -29,9 +29,13 @@ func Find(ctx context.Context, store control.Checkpoints, runID string, epoch ui
 }
 
 // Load reads the manifest of a checkpoint and makes sure that it is the one that the pointer means: same hash, run, epoch, flow and sizes. The
-// error carries CheckpointCorrupt, or StoreNewer for a manifest of a later version; what could not be read for another reason keeps its code.
+// error carries CheckpointCorrupt, or StoreNewer for a manifest of a later version; what could not be read for another reason keeps its code. A
+// manifest that is not there is CheckpointCorrupt too, and Absent.
 func Load(ctx context.Context, blobs Blobs, p control.Pointer) (*Manifest, error) {
 	b, err := GetBytes(ctx, blobs, p.Manifest, manifestLimit)
+	if codes.Has(err, codes.BlobMissing) {
+		return nil, absent(blobs, p, err)
+	}
 	if err != nil {
 		return nil, corrupt(p, "its manifest", err)
 	}
@@ -43,6 +47,29 @@ func Load(ctx context.Context, blobs Blobs, p control.Pointer) (*Manifest, error
 		return nil, corrupt(p, "its manifest", codes.New(codes.CheckpointCorrupt, "%s", what))
 	}
 	return m, nil
+}
+
+// Placed is a blob store that knows by what name its user asked for it.
+type Placed interface {
+	Blobs
+	// Place is that name, for messages.
+	Place() string
+}
+
+// absent is the error of a manifest that is not where it was looked for: it may be damage, or the checkpoints of that run may lie elsewhere.
+func absent(blobs Blobs, p control.Pointer, err error) error {
+	place := "the place that was asked"
+	if at, ok := blobs.(Placed); ok {
+		place = at.Place()
+	}
+	e := codes.New(codes.CheckpointCorrupt, "the checkpoint of run %q at epoch %d: the manifest is not in %s; was it kept with other --artifacts or --checkpoints? (%s)", p.RunID, p.Epoch, place, bare(err))
+	e.Err = err
+	return e
+}
+
+// Absent says of an error of Load, or of a Problem, that the manifest is not there, rather than damaged.
+func Absent(err error) bool {
+	return errors.Is(err, &codes.Error{Code: codes.BlobMissing})
 }
 
 // contradiction says what of a manifest is not what the pointer says, or "".

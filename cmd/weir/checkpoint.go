@@ -60,7 +60,7 @@ func openKept(ctx context.Context, store control.ControlStore, place string) (ke
 	case place == inStore && !isPostgres:
 		return k, codes.New(codes.ConfigInvalid, "--checkpoints store: a SQLite store keeps no blobs; name a folder")
 	case place == inStore:
-		k.blobs = pgblobs.On(db)
+		k.blobs = placed{pgblobs.On(db), "the store"}
 		return k, nil
 	case missing(place):
 		return k, codes.New(codes.FileMissing, "there is no folder of checkpoints at %s; `weir run` with --artifacts or --checkpoints makes one", place)
@@ -70,9 +70,17 @@ func openKept(ctx context.Context, store control.ControlStore, place string) (ke
 		return k, err
 	}
 	k.folder, err = dir.OpenOwned(place, id)
-	k.blobs = k.folder
+	k.blobs = placed{k.folder, place}
 	return k, err
 }
+
+// placed are blobs with the name by which the user asked for them, for messages.
+type placed struct {
+	checkpoint.Blobs
+	place string
+}
+
+func (p placed) Place() string { return p.place }
 
 // parseEpoch reads an epoch that the user named.
 func parseEpoch(arg string) (uint64, error) {

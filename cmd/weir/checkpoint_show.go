@@ -179,7 +179,10 @@ func (a *app) showAudited(all []*checkpoint.Audited) error {
 	a.table("run\tepoch\tverdict\tblobs\tbytes", len(all), func(w io.Writer, i int) {
 		v := all[i]
 		verdict := "ok"
-		if n := len(v.Problems); n > 0 {
+		switch n := len(v.Problems); {
+		case n > 0 && checkpoint.Absent(v.Problems[0].Err):
+			verdict = "not there"
+		case n > 0:
 			verdict = fmt.Sprintf("%d damaged", n)
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%d of %d\t%d of %d\n", cell(v.Pointer.RunID), v.Pointer.Epoch, verdict, v.Blobs, v.Pointer.Blobs, v.Bytes, v.Pointer.Bytes)

@@ -314,6 +314,20 @@ func TestFoldersOfCheckpoints(t *testing.T) {
 	}
 }
 
+// TestCheckpointsOfAnotherFolder: checkpoints that were kept in another folder than the one that is asked are not called damaged.
+func TestCheckpointsOfAnotherFolder(t *testing.T) {
+	t.Parallel()
+	s := inFolder(t)
+	must(t, s.dir, "run", "flow.yaml", "--log", "arrivals.log", "--partitions", "3", "--run-id", "apart", "--until-n", "9", "--artifacts", "elsewhere", s.store[0], s.store[1])
+	const absent = "the manifest is not in artifacts/checkpoints; was it kept with other --artifacts or --checkpoints?"
+	out := refused(t, s.dir, 6, []string{"CHECKPOINT_CORRUPT", absent}, s.on("checkpoint verify apart")...).stdout
+	if !strings.Contains(out, "not there") || strings.Contains(out, "damaged") {
+		t.Errorf("%s", out)
+	}
+	refused(t, s.dir, 6, []string{"nothing was removed", absent}, s.on("checkpoint gc --apply")...)
+	must(t, s.dir, s.onStore("checkpoint verify apart --artifacts elsewhere")...)
+}
+
 // TestCleanUpOnTheCommandLine: what nobody refers to is set aside once it is old, and removed once it has been aside for long; a dry run before
 // each says so and does nothing.
 func TestCleanUpOnTheCommandLine(t *testing.T) {
