@@ -80,12 +80,14 @@ type (
 		state control.RunState
 		err   error
 	}
-	// ordersDue asks for interventions, ordersRead are those that are pending and, of those that are new, which stand in the journal.
+	// ordersDue asks for interventions, ordersRead are those that are pending, of those that are new which stand in the journal, and
+	// how the log stood if a gap is to be accepted.
 	ordersDue  struct{ stamp }
 	ordersRead struct {
 		stamp
 		pending []control.Intervention
 		stand   map[int64]bool
+		log     *logSeen
 		err     error
 	}
 	// observeDue asks for a look at the log, observed is what was seen.

@@ -69,7 +69,7 @@ func (s *supervisor) askOrders() {
 	if s.phase == over || s.phase == releasing || s.gone {
 		return
 	}
-	seen := maps.Clone(s.orders.seen)
+	seen, blocked := maps.Clone(s.orders.seen), maps.Clone(s.blocked)
 	s.e.background.Go(func() {
 		var m ordersRead
 		m.err = protect(func() (err error) {
@@ -79,7 +79,9 @@ func (s *supervisor) askOrders() {
 				return err
 			}
 			fresh := slices.DeleteFunc(slices.Clone(m.pending), func(i control.Intervention) bool { return seen[i.ID] })
-			m.stand, err = s.e.standing(ctx, fresh)
+			if m.stand, err = s.e.standing(ctx, fresh); err == nil {
+				m.log = s.e.lookForGaps(s.e.effects, m.pending, blocked)
+			}
 			return err
 		})
 		shell.Send(s.e.run, toRun(m))
@@ -115,7 +117,7 @@ func (s *supervisor) ordersRead(m ordersRead) {
 	}
 	again := false
 	for _, i := range m.pending {
-		o, took := s.consider(i, m.stand[i.ID])
+		o, took := s.consider(i, m.stand[i.ID], m.log)
 		again = again || took
 		if o.outcome != "" {
 			s.settleOrder(i.ID, o)
@@ -127,7 +129,7 @@ func (s *supervisor) ordersRead(m ordersRead) {
 }
 
 // consider says what becomes of an intervention: an outcome, or that the next incarnation takes it. Neither: it waits.
-func (s *supervisor) consider(i control.Intervention, stands bool) (o settlement, again bool) {
+func (s *supervisor) consider(i control.Intervention, stands bool, log *logSeen) (o settlement, again bool) {
 	if o, ok := s.orders.settled[i.ID]; ok {
 		return o, false // its settling got lost
 	}
@@ -143,7 +145,7 @@ func (s *supervisor) consider(i control.Intervention, stands bool) (o settlement
 	case control.RetryBlocked:
 		return s.retryBlocked(i)
 	case control.AcceptGap:
-		if o, ready := s.considerGap(i, b, blocked); !ready {
+		if o, ready := s.considerGap(i, b, blocked, log); !ready {
 			return o, false
 		}
 		s.unblock(i.Partition)
@@ -158,8 +160,9 @@ func (s *supervisor) consider(i control.Intervention, stands bool) (o settlement
 	return o, true
 }
 
-// considerGap says whether a gap may be accepted now. It has to be where it was asked for, and what was read before it has to be committed.
-func (s *supervisor) considerGap(i control.Intervention, b blockedAt, blocked bool) (o settlement, ready bool) {
+// considerGap says whether a gap may be accepted now. It has to be where it was asked for, what was read before it has to be committed, and the log has
+// to have the position behind it.
+func (s *supervisor) considerGap(i control.Intervention, b blockedAt, blocked bool, log *logSeen) (o settlement, ready bool) {
 	next := s.state.Cuts[i.Partition].Next
 	switch code := codes.Of(b.cause); {
 	case next != i.From:
@@ -168,8 +171,10 @@ func (s *supervisor) considerGap(i control.Intervention, b blockedAt, blocked bo
 		return o, false // it may come to it, in the place that was named
 	case code != codes.OffsetLost && code != codes.PoisonBatch:
 		return dismissed("partition %d is blocked by %s, which no accepted gap ends", i.Partition, codeName(b.cause)), false
+	case b.block.Need.Cmp(next) > 0:
+		return o, false
 	}
-	return o, b.block.Need.Cmp(next) <= 0
+	return s.judgeGap(i, b, log)
 }
 
 func (s *supervisor) retryBlocked(i control.Intervention) (o settlement, again bool) {

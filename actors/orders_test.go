@@ -118,6 +118,84 @@ func TestAnAcceptedGap(t *testing.T) {
 	})
 }
 
+// openLog can be asked where it ends.
+type openLog struct {
+	*sourcetest.Log
+	starts  map[int32]int64
+	failing int // questions that fail
+}
+
+func (l *openLog) Observe(ctx context.Context) (sources.Observation, error) {
+	info, err := l.Info(ctx)
+	if l.failing > 0 {
+		l.failing--
+		err = errBoom
+	}
+	o := sources.Observation{Info: info, Extents: map[int32]sources.Extent{}}
+	for _, p := range info.Partitions {
+		o.Extents[p] = sources.Extent{Start: record.Offset(l.starts[p]), Stable: l.End(p), End: l.End(p)}
+	}
+	return o, err
+}
+
+// A position that the log does not have is dismissed with what it has, and moves nothing; a right choice, up to the present end itself, still works.
+func TestAnAcceptedGapIsWithinTheLog(t *testing.T) {
+	t.Parallel()
+	in := randomInput(seeded(t, 90), 2, 60)
+	end := int64(len(in[0]))
+	lose := func(r *rig, l *openLog) { r.log.Truncate(0, record.Offset(12)); l.starts[0] = 12 }
+	poison := func(r *rig, _ *openLog) { gapAt(r.log, 0, 10, 14) }
+	for name, c := range map[string]struct {
+		tune  func(*rig, *openLog)
+		blind bool // the source cannot be asked
+		from  int64
+		wrong map[int64]string
+		right int64
+	}{
+		"to the end":          {lose, false, 0, map[int64]string{end + 1: "beyond its end", 1 << 40: fmt.Sprintf("from 12 to before %d now", end)}, end},
+		"to the start":        {lose, false, 0, map[int64]string{11: "from 12,", end + 1: fmt.Sprintf("name a position from 12 to %d", end)}, 12},
+		"behind a batch":      {poison, false, 10, map[int64]string{13: "read on from 14", end + 1: "beyond its end"}, 14},
+		"of a log unasked":    {lose, true, 0, map[int64]string{11: "names 12", 13: "names 12", end + 1: "names 12"}, 12},
+		"of a log that fails": {func(r *rig, l *openLog) { lose(r, l); l.failing = 3 }, false, 0, map[int64]string{end + 1: "beyond its end"}, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r, o := obeying(t, in, func(c *Config, _ *sourcetest.Config) { c.ObserveEvery = time.Hour })
+				l := &openLog{Log: r.log, starts: map[int32]int64{}}
+				if !c.blind {
+					r.cfg.Source = l
+				}
+				c.tune(r, l)
+				stop := r.start()
+				<-time.After(time.Minute)
+				opened := r.log.Opened()
+				for to, words := range c.wrong {
+					i := r.ask(accept(0, c.from, to))
+					<-time.After(time.Minute)
+					if got := r.outcome(i.ID); got.Outcome != control.Dismissed || got.Epoch != 0 || !strings.Contains(got.Note, words) {
+						t.Errorf("to %d: %+v, want %q", to, got, words)
+					}
+				}
+				if got := r.decided(partitions.DecisionLossAccepted); len(got) != 0 || o.of(0).Block == nil || r.log.Opened() != opened {
+					t.Errorf("after the dismissals: decided %q, %+v, opened %d times, was %d", got, o.of(0), r.log.Opened(), opened)
+				}
+				i := r.ask(accept(0, c.from, c.right))
+				<-time.After(time.Minute)
+				if got := r.outcome(i.ID); got.Outcome != control.Applied || len(r.decided(partitions.DecisionLossAccepted)) != 1 {
+					t.Errorf("%+v", got)
+				}
+				r.log.Append(0, in[0][0])
+				<-time.After(time.Minute)
+				result, err := stop()
+				if p := result.Partitions[0]; !errors.Is(err, ErrInterrupted) || p.Next != record.Offset(end+1) || p.Counts.Records != end+1-(c.right-c.from) {
+					t.Errorf("%v, %+v", err, p)
+				}
+			})
+		})
+	}
+}
+
 // However and wherever a process is killed while it does what an operator has chosen, the choice is applied once, and told as applied.
 func TestAChoiceIsAppliedOnceWhateverIsKilled(t *testing.T) {
 	t.Parallel()

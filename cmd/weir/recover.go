@@ -107,6 +107,7 @@ func (a *app) recoverCommand() *cobra.Command {
 		Long: "Without a choice it shows where the partitions of a run stand and what was asked of its owner. With one, it shows what the choice would mean, and with\n" +
 			"--apply leaves it for the owner: the process that runs it applies it within a second or two, or else the next one does.\n" +
 			"  --accept-gap --to POSITION   gives up the records from where the partition stands to before POSITION. They are lost to the run for good.\n" +
+			"                               The owner asks the log when it applies this, and dismisses a position that the log does not have.\n" +
 			"  --retry                      reads again what is blocked, since its cause is gone; without --partition, everything that is blocked\n" +
 			"Who chose what and why is kept, and an accepted gap is a decision in the journal, committed with the position that it moves.",
 		Example: "  weir recover ticks-1 --store sqlite:weir.db\n" +
@@ -204,6 +205,9 @@ func (a *app) intervene(ctx context.Context, store control.ControlStore, state c
 	}
 	a.printf("%s\n", printable(meaning(i)))
 	switch {
+	case !c.apply && i.Kind == control.AcceptGap:
+		a.printf("not checked here: the log is not read; the owner asks it when it applies this, and dismisses a position before its start or beyond its end\n" +
+			"nothing was asked for: this is a dry run; add --apply\n")
 	case !c.apply:
 		a.printf("nothing was asked for: this is a dry run; add --apply\n")
 	case owned && owner.Valid:

@@ -63,11 +63,15 @@ func TestRecover(t *testing.T) {
 	refused(t, dir, 3, []string{"REQUEST_INVALID", "no partition 99"}, on("recover ticks-1 --accept-gap --to 9 --partition 99 --reason x")...)
 	refused(t, dir, 3, []string{"REQUEST_INVALID", "gives up nothing"}, on("recover ticks-1 --accept-gap --to 0 --reason x --partition", part)...)
 	refused(t, dir, 3, []string{"RUN_UNKNOWN"}, on("recover other")...)
+	must(t, dir, on("recover ticks-1 --accept-gap --to 999999 --apply --reason typo --partition", part)...)
+	run.await(t, "the dismissal", func() bool {
+		return strings.Contains(must(t, dir, on("recover ticks-1")...), fmt.Sprintf("from %d to before %d now, so 999999 lies beyond its end", start, start+1))
+	})
 	choose := on("recover ticks-1 --accept-gap --to", to, "--partition", part, "--who", "ana", "--reason", "the disk was lost")
-	if out := must(t, dir, choose...); !strings.Contains(out, fmt.Sprintf("from 0 to before %d, at most %d records, are given up", start, start)) || !strings.Contains(out, "dry run") {
+	if out := must(t, dir, choose...); !strings.Contains(out, fmt.Sprintf("from 0 to before %d, at most %d records, are given up", start, start)) || !strings.Contains(out, "dry run") || !strings.Contains(out, "the log is not read") {
 		t.Errorf("the dry run says\n%s", out)
 	}
-	if out := must(t, dir, on("recover ticks-1")...); !strings.Contains(out, "nothing was asked") {
+	if out := must(t, dir, on("recover ticks-1")...); strings.Contains(out, "the disk was lost") {
 		t.Errorf("a dry run has asked for something:\n%s", out)
 	}
 	if doc := parse(t, must(t, dir, append(choose, "--apply", "--json")...)); doc["applied"] != true || doc["outcome"] != "PENDING" || doc["owner"] == nil {
@@ -81,7 +85,7 @@ func TestRecover(t *testing.T) {
 		return out
 	}
 	run.await(t, "the choices", func() bool { return !strings.Contains(outcomes(), "PENDING") })
-	if !strings.HasPrefix(outcomes(), " APPLIED") {
+	if !strings.HasPrefix(outcomes(), " DISMISSED APPLIED") {
 		t.Errorf("outcomes%s:\n%s", outcomes(), must(t, dir, on("recover ticks-1")...))
 	}
 	end := fmt.Sprint(start + 1)
