@@ -34,6 +34,11 @@ func TestBlockedIsAliveAndNotReady(t *testing.T) {
 			t.Errorf("why lacks %q:\n%s", words, why)
 		}
 	}
+	for line := range strings.Lines(why) {
+		if strings.Count(line, "OFFSET_LOST: ") > 1 {
+			t.Errorf("the code stands twice in a line: %s", line)
+		}
+	}
 	if text := must(t, dir, "status", "--url", l.url); !strings.Contains(text, "blocked: OFFSET_LOST") {
 		t.Errorf("%s", text)
 	}
