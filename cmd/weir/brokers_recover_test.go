@@ -110,7 +110,7 @@ func TestRunFollowsItsTopic(t *testing.T) {
 	if _, err := kadm.NewClient(client).CreatePartitions(t.Context(), 1, topic); err != nil {
 		t.Fatal(err)
 	}
-	d.await(t, "the fifth partition", func() bool { return strings.Contains(d.said(t), "PARTITIONS_ADDED") })
+	d.await(t, "the fifth partition", func() bool { return strings.Contains(d.said(t), "incarnation=2") })
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 4, Value: []byte("{}")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
