@@ -208,6 +208,7 @@ func (r *readerActor) polled(m polled) error {
 		m.Discard()
 		return nil
 	case codes.Has(m.err, codes.PartitionsAdded) && r.in.cfg.unbounded() && !r.in.cfg.HandOn:
+		r.in.log.Info("the source has new partitions; the run opens it again", "run", r.in.cfg.RunID, "code", codes.PartitionsAdded.Name)
 		m.Discard()
 		r.stop(endAgain) // the next incarnation reads them too
 		return nil
