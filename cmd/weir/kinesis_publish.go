@@ -29,7 +29,8 @@ func (a *app) publishStream(ctx context.Context, log, speed string, o streamFlag
 	if err != nil {
 		return err
 	}
-	producer, err := sinkkinesis.New(sinkkinesis.Config{Client: client, Stream: o.kinesis})
+	// One record at a time: Kinesis keeps the order of calls, not that of a batch, and lateness is a matter of the order in a shard.
+	producer, err := sinkkinesis.New(sinkkinesis.Config{Client: client, Stream: o.kinesis, Buffer: 1})
 	if err != nil {
 		return err
 	}

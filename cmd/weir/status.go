@@ -28,7 +28,7 @@ type askFlags struct {
 func (a *app) statusCommand() *cobra.Command {
 	var o askFlags
 	cmd := &cobra.Command{
-		Use: "status RUN", Short: "Show where a run stands: phase, lease, and for each partition position, lag, watermark and state",
+		Use: "status [RUN]", Short: "Show where a run stands: phase, lease, and for each partition position, lag, watermark and state",
 		Long: "With --url the process of the run is asked, which has to be started with --listen. With --store it is what was committed: the journal and the\n" +
 			"leases, whoever runs it; lag, queues and states are not known there. A run that is shared out by partitions (RUN/0, RUN/1, …) is shown whole.",
 		Example: "  weir status ticks-1 --store sqlite:weir.db\n  weir status --url http://127.0.0.1:8787\n  weir status --url https://weir.example:8787 --token file:token --json",

@@ -15,7 +15,7 @@ import (
 func (a *app) whyCommand() *cobra.Command {
 	var o askFlags
 	cmd := &cobra.Command{
-		Use: "why RUN", Short: "Say in words what holds a run, since when, and what would release it",
+		Use: "why [RUN]", Short: "Say in words what holds a run, since when, and what would release it",
 		Long: "With --url the process of the run is asked, which has to be started with --listen: it knows who holds the watermark or the pause, and why. With\n" +
 			"--store only what was committed is known: whether anybody runs it, and where it stands.",
 		Example: "  weir why --url http://127.0.0.1:8787\n  weir why ticks-1 --store sqlite:weir.db --json",
