@@ -259,7 +259,7 @@ func TestDemoKinesis(t *testing.T) {
 func TestPublishedLogKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	r := newRiver(t, 2)
-	write(t, r.dir, "order.yaml", "flow: weir/1\nname: order\nid: event_id\nkey: instrument\ntime: {field: event_time, unit: rfc3339}\nlateness: 5s\noperators: [{name: l, type: last, input: close}]\noutputs: [l]\n")
+	write(t, r.dir, "order.yaml", "flow: weir/1\nname: order\nid: event_id\nkey: instrument\ntime: {field: event_time, unit: rfc3339}\nlateness: 0s\noperators: [{name: l, type: last, input: close}]\noutputs: [l]\n")
 	must(t, r.dir, "replay", "generate", "--events", "600", "--instruments", "5", "--seed", "3", "--snapshot", "order.jsonl", "--faults", "order-faults.json")
 	must(t, r.dir, "replay", "build", "--snapshot", "order.jsonl", "--out", "order.log")
 	must(t, r.dir, append([]string{"replay", "publish", "--log", "order.log"}, r.at()...)...)

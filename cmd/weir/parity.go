@@ -47,7 +47,7 @@ func (a *app) parityCommand() *cobra.Command {
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the build, or the first of --seeds")
 	f.Int32Var(&o.partitions, "partitions", 4, "partitions of the topic")
 	f.IntVar(&o.fetch, "fetch", 0, "records of one batch at most (default 1024)")
-	f.Int64Var(&o.crashEvery, "crash-every", 0, "crash the stream after every so many records")
+	f.Int64Var(&o.crashEvery, "crash-every", 0, "crash the stream again and again, each time after at least so many records")
 	f.StringVar(&o.via, "via", "", "how the stream gets the log: broker (embedded, over the Kafka protocol) or log (from the file); with --seeds the default is log")
 	f.StringVar(&o.out, "out", ".", "folder for the files of a seed that failed")
 	f.BoolVar(&o.summary, "summary", false, "leave values and events out of the --json document")
