@@ -72,6 +72,8 @@ type Target struct {
 	Partitions []int32
 	// Token is the fence token of the owner, 0 where there are no leases.
 	Token uint64
+	// Revised: the last of Outputs is the number of a row's revision. Of the rows of a run with the same key and time, the one with the highest counts.
+	Revised bool
 }
 
 // OutputsOf are the names of a plan's outputs, for a Target.
