@@ -3,6 +3,7 @@ package balance_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -77,10 +78,17 @@ func TestLessonRenewalIsApart(t *testing.T) {
 	})
 }
 
-// Lesson 12: twenty shards, two workers, handlers that burn every core, a ttl of 5 s: each lease moves at most once.
+// Lesson 12: twenty shards, two workers, handlers that burn every core, a ttl of 5 s: each lease moves at most once. WEIR_TEST_BURN burns longer.
 func TestLessonBusyCores(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it burns every core for 20 s")
+	}
+	burn := 20 * time.Second
+	if given := os.Getenv("WEIR_TEST_BURN"); given != "" {
+		var err error
+		if burn, err = time.ParseDuration(given); err != nil || burn < 10*time.Second {
+			t.Fatalf("WEIR_TEST_BURN is %q, not a duration of 10s or more", given)
+		}
 	}
 	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "leases.db")})
 	if err != nil {
@@ -92,7 +100,7 @@ func TestLessonBusyCores(t *testing.T) {
 	for p := range units {
 		units[p] = int32(p)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), burn)
 	defer cancel()
 	var work sync.WaitGroup
 	for _, name := range []string{"a", "b"} {
@@ -118,7 +126,7 @@ func TestLessonBusyCores(t *testing.T) {
 	}
 	shares := map[string]int{}
 	work.Go(func() {
-		within, stop := context.WithTimeout(ctx, 18*time.Second)
+		within, stop := context.WithTimeout(ctx, burn-2*time.Second)
 		defer stop()
 		<-within.Done()
 		shares["a"], shares["b"] = f.share("a"), f.share("b")
@@ -128,7 +136,9 @@ func TestLessonBusyCores(t *testing.T) {
 		t.Fatal(ctx.Err())
 	}
 	total, most := f.moved()
-	if most > 2 || shares["a"]+shares["b"] != 20 {
+	// At that instant one lease may be between its two workers: they move one at a time.
+	if worked := shares["a"] + shares["b"]; most > 2 || worked < 19 || worked > 20 {
 		t.Errorf("%d assignments, one lease moved %d times; shares are %v", total, most-1, shares)
 	}
+	t.Logf("%d assignments, one lease moved %d times at most; shares are %v", total, most-1, shares)
 }
