@@ -97,6 +97,12 @@ func (p *Plan) outputs() []any {
 func (p *Plan) Document() map[string]any {
 	m := p.language(func(d time.Duration) any { return FormatDuration(d) })
 	m["name"] = p.Name
+	if len(p.Sinks) > 0 {
+		m["sinks"] = p.sinkDocument()
+	}
+	if p.LateSink != "" {
+		m["late"] = map[string]any{"sink": p.LateSink}
+	}
 	m["limits"] = map[string]any{"ids": p.Limits.IDs, "keys": p.Limits.Keys, "reorder": p.Limits.Reorder, "ticks": p.Limits.Ticks}
 	return m
 }

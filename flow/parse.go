@@ -37,7 +37,7 @@ const (
 // topFields are the fields of a flow, in the order in which the documentation shows them.
 var topFields = []string{
 	"flow", "name", "select", "id", "key", "time", "lateness", "max_future_skew", "dedupe", "revision", "sequence", "clock",
-	"operators", "outputs", "limits", "idle",
+	"operators", "outputs", "limits", "idle", "sinks", "late",
 }
 
 // timeUnits are the words for the units, by TimeUnit.
@@ -122,6 +122,7 @@ func (c *compiler) flow(n *node) {
 	c.operators(n)
 	c.limits(n.get("limits"))
 	c.idle(n.get("idle"))
+	c.sinks(n)
 	c.conflicts()
 }
 

@@ -22,8 +22,8 @@ const (
 type Plan struct {
 	// Name of the flow.
 	Name string
-	// Fingerprint is "sha256:" and the hex hash of the flow's normalised meaning: everything that decides what comes out. Name
-	// and Limits are not part of it.
+	// Fingerprint is "sha256:" and the hex hash of the flow's normalised meaning: everything that decides what comes out. Name,
+	// Limits, Sinks and LateSink are not part of it.
 	Fingerprint string
 
 	// IDField, KeyField and TimeField are always set. RevisionField and SequenceField are "" when the flow has none.
@@ -54,6 +54,11 @@ type Plan struct {
 	Outputs []Output
 	// Limits bound the memory of one partition.
 	Limits Limits
+
+	// Sinks are where the rows are published, beside those that a command names; nil when the flow names none. They are not part of the fingerprint.
+	Sinks []SinkSpec
+	// LateSink names the one of Sinks that takes late events, and no rows; "" when none does.
+	LateSink string
 }
 
 // Node is one operator of the plan.

@@ -50,6 +50,9 @@ func (p *Plan) Text(partitions int) string {
 		}
 		line(first(i, "outputs"), "%s%s", o.Name, from)
 	}
+	for i, sink := range p.Sinks {
+		line(first(i, "sinks"), "%s", p.sinkText(sink))
+	}
 	line("limits", "per partition %d ids, %d keys, %d waiting records, %d empty ticks at once", p.Limits.IDs, p.Limits.Keys, p.Limits.Reorder, p.Limits.Ticks)
 	s.WriteString(p.MemoryBound(partitions).String())
 	return s.String()

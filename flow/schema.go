@@ -59,6 +59,8 @@ func schema(reg *operators.Registry) object {
 			"idle": closed("When a silent partition stops holding the others.", object{
 				"after_polls": countSchema("Consecutive polls that were answered empty; 0 is off.", 0, 0),
 			}, "after_polls"),
+			"sinks": sinksSchema(),
+			"late":  lateSchema(),
 		},
 	}
 }
