@@ -32,7 +32,10 @@ const (
 	datadriven = "github.com/cockroachdb/datadriven"
 	jsonschema = "github.com/santhosh-tekuri/jsonschema/v6"
 	porcupine  = "github.com/anishathalye/porcupine"
+	zstd       = "github.com/klauspost/compress/zstd"
+	lz4        = "github.com/pierrec/lz4/v4"
 	pgx        = "github.com/jackc/pgx/v5"
+	parquetgo  = "github.com/parquet-go/parquet-go"
 )
 
 // franz is the Kafka client: all of franz-go but kfake, which is a broker.
@@ -92,8 +95,8 @@ var Table = []Row{
 	// Sources.
 	{Package: "sources", Imports: core,
 		Why: "A port names no vendor."},
-	{Package: "sources/kafka", Imports: with("sources", "metrics", "internal/kafkaclient"), Vendors: franz, TestVendors: []string{kfake},
-		Why: "One of the two edges that meet franz-go."},
+	{Package: "sources/kafka", Imports: with("sources", "metrics", "internal/kafkaclient"), Vendors: append(franz[:len(franz):len(franz)], zstd, lz4), TestVendors: []string{kfake},
+		Why: "One of the two edges that meet franz-go, with the compressions that Kafka's batches have."},
 	{Package: "sources/kinesis", Imports: with("sources", "metrics"), Vendors: aws,
 		Why: "The edge that meets Kinesis."},
 	{Package: "sources/logfile", Imports: with("sources", "internal/atomicfile"),
@@ -108,8 +111,10 @@ var Table = []Row{
 		Why: "A port names no vendor."},
 	{Package: "sinks/emit", Imports: with("sinks", "control", "internal/atomicfile"),
 		Why: "The emit document is made of what the journal's port holds, and written as a whole or not at all."},
-	{Package: "sinks/file", Imports: with("sinks"),
-		Why: "Files need no vendor."},
+	{Package: "sinks/file", Imports: with("sinks", "sinks/file/parquet"), TestVendors: []string{parquetgo},
+		Why: "Files need no vendor. A library of Parquet reads them back in tests, and is the bare encoder of the benchmark."},
+	{Package: "sinks/file/parquet", TestVendors: []string{parquetgo},
+		Why: "The little of the format that is written; a library reads it back in tests."},
 	{Package: "sinks/kafka", Imports: with("sinks", "metrics", "internal/kafkaclient"), Vendors: franz, TestVendors: []string{kfake},
 		Why: "One of the two edges that meet franz-go."},
 	{Package: "sinks/postgres", Imports: with("sinks", "control", "metrics"), Vendors: []string{pgx},
@@ -148,8 +153,8 @@ var Table = []Row{
 		Why: "Deals partitions to processes by leases, for logs whose service has no groups: it knows ports alone."},
 	{Package: "handoff", Imports: with("control", "checkpoint", "sources"),
 		Why: "The manifest by which a new owner, or a stream after a batch, begins exactly where the other ended."},
-	{Package: "internal/drill", Imports: []string{"*"}, Vendors: franz,
-		Why: "The drill of two owners: real processes, planned faults, one check for each promise. Its reader asks the broker for the group's offsets."},
+	{Package: "internal/drill", Imports: []string{"*"}, Vendors: append([]string{pgx}, franz...),
+		Why: "The drill of two owners: real processes, planned faults, one check for each promise. Its readers ask the broker for the group's offsets, and the targets of sinks for their rows."},
 	{Package: "internal/sim/invariant", Imports: with("control"),
 		Why: "One checker for each promise, over a recorded history: it knows ports and machines, and nothing of who recorded."},
 	{Package: "internal/sim", Imports: []string{"*"},
