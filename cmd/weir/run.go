@@ -142,7 +142,7 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 	if err := o.prepareOutputs(flowFile); err != nil {
 		return err
 	}
-	if err := a.openSinks(&o); err != nil {
+	if err := a.openSinks(ctx, plan, &o); err != nil {
 		return err
 	}
 	faults, err := readFailpoints(a.stderr)

@@ -1,60 +1,54 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirstream/weir/actors"
+	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/sinks"
-	"github.com/weirstream/weir/sinks/file"
-	"github.com/weirstream/weir/sinks/kafka"
-	"github.com/weirstream/weir/sinks/postgres"
 )
 
-// sinkFlags say where the rows of a run are published.
+// sinkFlags say where the rows of a run are published, beside what its flow says.
 type sinkFlags struct {
-	sinks  []string
-	sinkDB string
-	create bool
-	// publisher is what they come to, nil without any.
+	sinks                    []string
+	sinkDB                   string
+	sinkRegion, sinkEndpoint string
+	create                   bool
+	// publisher is what they and the flow come to, nil without any.
 	publisher *sinks.Publisher
 }
 
-// The kinds of a sink, as --sink KIND:WHERE names them.
-const (
-	sinkJSONL      = "jsonl"
-	sinkCSV        = "csv"
-	sinkKafka      = "kafka"
-	sinkIdempotent = "kafka-idempotent"
-	sinkPostgres   = "postgres"
-)
-
-var sinkKinds = []string{sinkJSONL, sinkCSV, sinkKafka, sinkIdempotent, sinkPostgres}
-
 func (o *sinkFlags) addSinks(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVar(&o.sinks, "sink", nil, "publish each row there too, KIND:WHERE: jsonl:FOLDER, csv:FOLDER, kafka:TOPIC or kafka-idempotent:TOPIC (of --brokers),\n"+
-		"postgres:TABLE (of --sink-db); may be given several times, see docs/guarantees.md")
+	f.StringArrayVar(&o.sinks, "sink", nil, "publish each row there too, KIND:WHERE, beside the sinks of the flow: "+sinkForms()+";\n"+
+		"may be given several times, see docs/guarantees.md")
 	f.StringVar(&o.sinkDB, "sink-db", "", "database of postgres sinks: postgres://…, or a reference env:NAME or file:PATH")
 	f.BoolVar(&o.create, "sink-create", false, "create the tables of postgres sinks that are missing")
+	f.StringVar(&o.sinkRegion, "sink-region", "", "AWS region of kinesis sinks (default: AWS_REGION, or that of the profile)")
+	f.StringVar(&o.sinkEndpoint, "sink-endpoint", "", "for kinesis sinks another address than AWS's own; plain http on this machine only")
 }
 
 // checkSinks finds what is wrong on the command line.
 func (o *sinkFlags) checkSinks(brokers string) error {
-	tables := 0
+	tables, streams := 0, 0
 	for i, given := range o.sinks {
-		kind, where, found := strings.Cut(given, ":")
+		name, where, found := strings.Cut(given, ":")
+		kind, known := sinkKinds[name]
 		switch {
-		case !found || where == "" || !slices.Contains(sinkKinds, kind):
-			return usagef("--sink %q is not KIND:WHERE; the kinds are %s", given, strings.Join(sinkKinds, ", "))
+		case !found || where == "" || !known || kind.where == "":
+			return usagef("--sink %q is not KIND:WHERE; the kinds are %s", given, sinkForms())
 		case slices.Contains(o.sinks[:i], given):
 			return usagef("--sink %s is given twice", given)
-		case (kind == sinkKafka || kind == sinkIdempotent) && brokers == "":
+		case kind.where == "topic" && brokers == "":
 			return usagef("--sink %s needs --brokers", given)
-		case kind == sinkPostgres:
+		case kind.where == "table":
 			tables++
+		case kind.where == "stream":
+			streams++
 		}
 	}
 	switch {
@@ -62,46 +56,48 @@ func (o *sinkFlags) checkSinks(brokers string) error {
 		return usagef("a postgres sink needs --sink-db: say which database, such as --sink-db env:RESULTS_DB")
 	case tables == 0 && (o.sinkDB != "" || o.create):
 		return usagef("--sink-db and --sink-create belong to --sink postgres:TABLE")
+	case streams == 0 && o.sinkRegion+o.sinkEndpoint != "":
+		return usagef("--sink-region and --sink-endpoint belong to --sink kinesis:STREAM")
 	}
 	return nil
+}
+
+// flagSinks are the sinks of the flags, in the form of those of a flow.
+func (o *sinkFlags) flagSinks() (out []flow.SinkSpec) {
+	for _, given := range o.sinks {
+		kind, where, _ := strings.Cut(given, ":")
+		fields := map[string]string{sinkKinds[kind].where: where}
+		switch sinkKinds[kind].where {
+		case "table":
+			fields["database"] = o.sinkDB
+			if o.create {
+				fields["create"] = "true"
+			}
+		case "stream":
+			fields["region"], fields["endpoint"] = o.sinkRegion, o.sinkEndpoint
+		}
+		out = append(out, flow.SinkSpec{Name: given, Type: kind, Fields: fields})
+	}
+	return out
 }
 
 // openSinks makes the publisher; nothing is connected before the run begins.
-func (a *app) openSinks(o *runOptions) error {
-	if len(o.sinks) == 0 {
-		return nil
-	}
+func (a *app) openSinks(ctx context.Context, plan *flow.Plan, o *runOptions) error {
 	p := &sinks.Publisher{OnState: a.tellSink}
-	for _, given := range o.sinks {
-		s, err := o.sink(given)
+	for _, spec := range append(slices.Clone(plan.Sinks), o.flagSinks()...) {
+		if spec.Name == plan.LateSink {
+			continue
+		}
+		s, err := openSink(ctx, spec, &o.brokerFlags)
 		if err != nil {
 			return err
 		}
-		p.Sinks = append(p.Sinks, sinks.Named{Name: given, Sink: s})
+		p.Sinks = append(p.Sinks, sinks.Named{Name: spec.Name, Sink: s})
 	}
-	o.publisher = p
+	if len(p.Sinks) > 0 {
+		o.publisher = p
+	}
 	return nil
-}
-
-func (o *runOptions) sink(given string) (sinks.Sink, error) {
-	kind, where, _ := strings.Cut(given, ":")
-	switch kind {
-	case sinkJSONL:
-		return file.New(file.Config{Folder: where})
-	case sinkCSV:
-		return file.New(file.Config{Folder: where, Format: file.CSV})
-	case sinkPostgres:
-		url, err := dereference(o.sinkDB)
-		if err != nil {
-			return nil, err
-		}
-		return postgres.New(postgres.Config{URL: url, Table: where, Create: o.create})
-	}
-	security, err := o.security()
-	if err != nil {
-		return nil, err
-	}
-	return kafka.NewSink(kafka.SinkConfig{Brokers: addresses(o.brokers), Topic: where, Security: security, Idempotent: kind == sinkIdempotent})
 }
 
 // publish has an engine publish to them.
