@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -88,40 +87,10 @@ func (m *fetchMemory) GetRecords(n int) []kgo.Record { return m.records.get(n) }
 // PutRecords implements kgo.PoolRecords.
 func (m *fetchMemory) PutRecords(s []kgo.Record) { m.records.put(s) }
 
-// GetDecompressBytes implements kgo.PoolDecompressBytes. A guess that is too small is grown by the decompressor.
+// GetDecompressBytes implements kgo.PoolDecompressBytes.
 func (m *fetchMemory) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
 	return m.bytes.get(min(len(compressed)*int(m.ratio.Load()), keepBytes/4))
 }
 
 // PutDecompressBytes implements kgo.PoolDecompressBytes.
 func (m *fetchMemory) PutDecompressBytes(s []byte) { m.bytes.put(s) }
-
-// errInflated ends the decoding of an answer whose batches grew too large. It is no fault of the log: the records before are
-// delivered, and the next fetch goes on at the batch that was left.
-var errInflated = errors.New("the answer decompresses to more than the limit; the rest is fetched again")
-
-// inflater bounds what is decompressed between two polls. Each batch alone is bounded by the decompressor within.
-type inflater struct {
-	within kgo.Decompressor
-	memory *fetchMemory
-	limit  int64
-	used   atomic.Int64
-}
-
-// Decompress implements kgo.Decompressor.
-func (d *inflater) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
-	if d.used.Load() >= d.limit {
-		return nil, errInflated
-	}
-	out, err := d.within.Decompress(src, codec)
-	if err == nil {
-		d.used.Add(int64(len(out)))
-		if len(src) > 0 {
-			d.memory.ratio.Store(int64(min(len(out)/len(src)+1, 64)))
-		}
-	}
-	return out, err
-}
-
-// reset starts the next stretch: the client's buffer was taken.
-func (d *inflater) reset() { d.used.Store(0) }

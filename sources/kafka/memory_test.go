@@ -1,7 +1,9 @@
 package kafka
 
 import (
+	"bytes"
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -55,7 +57,7 @@ func (g grow) Decompress(src []byte, _ kgo.CompressionCodecType) ([]byte, error)
 func TestTheInflaterStopsAtItsLimitUntilItIsReset(t *testing.T) {
 	t.Parallel()
 	m := newFetchMemory()
-	d := &inflater{within: grow{10}, memory: m, limit: 100}
+	d := &inflater{first: grow{10}, memory: m, limit: 100}
 	src := make([]byte, 6)
 	for round := range 3 {
 		for i := range 2 { // 60, then 120: the batch that crosses the limit is still taken
@@ -73,6 +75,45 @@ func TestTheInflaterStopsAtItsLimitUntilItIsReset(t *testing.T) {
 	}
 	if r := m.ratio.Load(); r != 11 {
 		t.Errorf("the ratio is %d", r)
+	}
+}
+
+// A batch beyond the first try takes a buffer of its size and no more, up to the limit to the byte; one beyond that takes none.
+//
+// The test measures what is allocated, so it does not run in parallel.
+func TestLargeBatchesTakeWhatTheyNeed(t *testing.T) {
+	const most = 4 * firstTry
+	for name, codec := range map[string]kgo.CompressionCodec{"gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()} {
+		zip, err := kgo.DefaultCompressor(codec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := newInflater(Config{BatchBytes: most, InflateBytes: 1 << 30}, newFetchMemory())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := make([]byte, most+1)
+		for n, fits := range map[int]bool{firstTry + 1: true, most: true, most + 1: false} {
+			src, kind := zip.Compress(new(bytes.Buffer), data[:n])
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			out, err := d.Decompress(src, kind)
+			runtime.ReadMemStats(&after)
+			grown := int(after.TotalAlloc - before.TotalAlloc)
+			switch {
+			case fits && (err != nil || !bytes.Equal(out, data[:n])):
+				t.Errorf("%s, %d bytes: got %d, %v", name, n, len(out), err)
+			case fits && n > firstTry && cap(out) > n+1<<20:
+				t.Errorf("%s, %d bytes: the buffer has %d", name, n, cap(out))
+			case !fits && !errors.Is(err, kgo.ErrMaxDecompress):
+				t.Errorf("%s, %d bytes of at most %d: %d, %v", name, n, most, len(out), err)
+			case !fits && grown > 2*most: // a buffer that is doubled up to it takes twice that
+				t.Errorf("%s, %d bytes of at most %d: %d were allocated", name, n, most, grown)
+			}
+		}
+		if _, err := d.Decompress([]byte("neither one nor the other"), map[string]kgo.CompressionCodecType{"gzip": kgo.CodecGzip, "snappy": kgo.CodecSnappy, "lz4": kgo.CodecLz4, "zstd": kgo.CodecZstd}[name]); err == nil {
+			t.Errorf("%s: damaged bytes are taken", name)
+		}
 	}
 }
 

@@ -112,10 +112,9 @@ func (s *Source) Open(ctx context.Context, from map[int32]record.Position) (sour
 	return r, nil
 }
 
-// find checks that the topic and its partitions are there, and takes the id and the decompressor of the client that asked: a client's
-// own decompressor is bounded by MaxDecompressBatchBytes, which no exported constructor gives.
+// find checks that the topic and its partitions are there, and takes the id.
 func (r *reader) find(ctx context.Context, s *Source, memory *fetchMemory) (kafkaclient.Topic, error) {
-	q, err := s.session(kgo.WithPools(memory))
+	q, err := s.session()
 	if err != nil {
 		return kafkaclient.Topic{}, err
 	}
@@ -129,13 +128,9 @@ func (r *reader) find(ctx context.Context, s *Source, memory *fetchMemory) (kafk
 			return kafkaclient.Topic{}, codes.New(codes.TopicMissing, "topic %q has no partition %d; it has %d", q.Topic, c.partition, len(t.Partitions))
 		}
 	}
-	within, ok := q.Client.OptValue(kgo.WithDecompressor).(kgo.Decompressor)
-	if !ok {
-		return kafkaclient.Topic{}, codes.New(codes.Internal, "the Kafka client has no decompressor")
-	}
 	r.id, r.beyond = t.ID, int32(len(t.Partitions))
-	r.inflate = &inflater{within: within, memory: memory, limit: int64(s.cfg.InflateBytes)}
-	return t, nil
+	r.inflate, err = newInflater(s.cfg, memory)
+	return t, err
 }
 
 // Poll implements sources.Reader.

@@ -117,7 +117,7 @@ func (r *reader) probe(ctx context.Context, c *cursor) error {
 		Topic:              r.cfg.Topic,
 		Partition:          c.partition,
 	}
-	found, next := kgo.ProcessFetchPartition(opts, &resp.Topics[0].Partitions[0], r.inflate.within, nil)
+	found, next := kgo.ProcessFetchPartition(opts, &resp.Topics[0].Partitions[0], whole{r.inflate}, nil)
 	if found.Err == nil && len(found.Records) == 0 && next > c.next && r.Client.BufferedFetchRecords() == 0 {
 		c.next = next
 		r.enqueue(fetched{cursor: c, next: next})
