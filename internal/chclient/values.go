@@ -1,0 +1,183 @@
+package chclient
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+)
+
+// AppendString appends a value of a column of strings, which may be any bytes.
+func AppendString(b, text []byte) []byte {
+	return append(appendUvarint(b, uint64(len(text))), text...)
+}
+
+// AppendInt32, AppendInt64 and AppendFloat64 append values of columns of those types, and of the unsigned ones and dates of that size.
+func AppendInt32(b []byte, n uint32) []byte { return binary.LittleEndian.AppendUint32(b, n) }
+
+// AppendInt64 is described with AppendInt32.
+func AppendInt64(b []byte, n uint64) []byte { return binary.LittleEndian.AppendUint64(b, n) }
+
+// AppendFloat64 is described with AppendInt32.
+func AppendFloat64(b []byte, f float64) []byte { return AppendInt64(b, math.Float64bits(f)) }
+
+func appendUvarint(b []byte, n uint64) []byte { return binary.AppendUvarint(b, n) }
+
+// Quote makes a literal of a text.
+func Quote(text string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
+}
+
+// The largest text, and the largest block by columns and by rows, that is believed. A server sends blocks of 65,536 rows.
+const (
+	maxText    = 64 << 20
+	maxColumns = 10_000
+	maxRows    = 16 << 20
+)
+
+// reader reads values until the first error, which it keeps.
+type reader struct {
+	*bufio.Reader
+	err error
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *reader) uvarint() uint64 {
+	if r.err != nil {
+		return 0
+	}
+	n, err := binary.ReadUvarint(r.Reader)
+	if err != nil {
+		r.fail(err)
+	}
+	return n
+}
+
+// fixed reads an integer of some bytes.
+func (r *reader) fixed(size int) uint64 {
+	var b [8]byte
+	if r.err == nil {
+		if _, err := io.ReadFull(r.Reader, b[:size]); err != nil {
+			r.fail(err)
+			return 0
+		}
+	}
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+func (r *reader) text() string {
+	n := r.uvarint()
+	if n > maxText {
+		r.fail(fmt.Errorf("%w: a text of %d bytes", ErrProtocol, n))
+	}
+	if r.err != nil || n == 0 {
+		return ""
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r.Reader, b); err != nil {
+		r.fail(err)
+		return ""
+	}
+	return string(b)
+}
+
+// block reads a block and gives its rows.
+func (r *reader) block(fn func(row []any) error) error {
+	r.text() // the name of a temporary table
+	for field := r.uvarint(); field != 0 && r.err == nil; field = r.uvarint() {
+		switch field {
+		case 1:
+			r.fixed(1)
+		case 2:
+			r.fixed(4)
+		default:
+			return fmt.Errorf("%w: field %d of a block", ErrProtocol, field)
+		}
+	}
+	columns, rows := r.uvarint(), r.uvarint()
+	if columns > maxColumns || rows > maxRows {
+		return fmt.Errorf("%w: a block of %d columns and %d rows", ErrProtocol, columns, rows)
+	}
+	if r.err != nil {
+		return r.err
+	}
+	values := make([][]any, columns)
+	for i := range values {
+		r.text()
+		kind := r.text()
+		if values[i] = r.column(kind, int(rows)); r.err != nil {
+			return r.err
+		}
+	}
+	row := make([]any, columns)
+	for n := range int(rows) {
+		for i := range values {
+			row[i] = values[i][n]
+		}
+		if err := fn(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) column(kind string, rows int) []any {
+	if inner, nullable := strings.CutPrefix(kind, "Nullable("); nullable {
+		nulls := make([]bool, rows)
+		for i := range nulls {
+			nulls[i] = r.fixed(1) != 0
+		}
+		values := r.column(strings.TrimSuffix(inner, ")"), rows)
+		for i := range values {
+			if nulls[i] {
+				values[i] = nil
+			}
+		}
+		return values
+	}
+	read := r.typed(kind)
+	if read == nil {
+		r.fail(fmt.Errorf("%w: a column of type %s, which is not read here", ErrProtocol, kind))
+		return nil
+	}
+	values := make([]any, 0, min(rows, 1<<16))
+	for range rows {
+		if values = append(values, read()); r.err != nil {
+			return nil
+		}
+	}
+	return values
+}
+
+// typed is how a value of a type is read, nil for those that are not.
+func (r *reader) typed(kind string) func() any {
+	name, _, _ := strings.Cut(kind, "(")
+	unsigned := map[string]int{"UInt8": 1, "UInt16": 2, "UInt32": 4, "UInt64": 8, "Date": 2, "DateTime": 4, "Bool": 1}
+	if size, ok := unsigned[name]; ok {
+		return func() any { return r.fixed(size) }
+	}
+	switch name {
+	case "Int8":
+		return func() any { return int64(int8(r.fixed(1))) }
+	case "Int16":
+		return func() any { return int64(int16(r.fixed(2))) }
+	case "Int32":
+		return func() any { return int64(int32(r.fixed(4))) }
+	case "Int64":
+		return func() any { return int64(r.fixed(8)) }
+	case "Float64":
+		return func() any { return math.Float64frombits(r.fixed(8)) }
+	case "String":
+		return func() any { return r.text() }
+	case "Nothing":
+		return func() any { r.fixed(1); return nil }
+	}
+	return nil
+}

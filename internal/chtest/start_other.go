@@ -1,0 +1,6 @@
+//go:build !unix
+
+package chtest
+
+// start has no servers here.
+func (s *server) start() error { return errNone{"servers are started on Unix only"} }

@@ -1,0 +1,181 @@
+//go:build unix
+
+package chtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/weirstream/weir/internal/chclient"
+)
+
+// The programs, and where Debian puts what only administrators have on PATH.
+const program = "clickhouse-server"
+
+var packages = []string{"install", "-y", "--no-install-recommends", "clickhouse-server", "clickhouse-client"}
+
+// start starts the server. A port that was free may be another's by the time the server takes it; then others are tried.
+func (s *server) start() error {
+	path, err := find()
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		if err = s.launch(path); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// find finds the server's program. Where there is none it installs the package, if it may; it says what to do where it may not.
+func find() (string, error) {
+	if path := look(program); path != "" {
+		return path, nil
+	}
+	const missing = "clickhouse-server is neither on PATH nor in /usr/sbin; install the packages clickhouse-server and clickhouse-client"
+	apt := look("apt-get")
+	switch {
+	case os.Getenv("CI") == "":
+		return "", errNone{missing + " (with CI set, root and apt-get, they would have been installed)"}
+	case os.Geteuid() != 0:
+		return "", errNone{missing + " (they were not installed: this is not root)"}
+	case apt == "":
+		return "", errNone{missing + " (they were not installed: there is no apt-get)"}
+	}
+	if install(apt, packages) != nil {
+		// Package lists may be missing, as in images of containers.
+		if err := errors.Join(install(apt, []string{"update"}), install(apt, packages)); err != nil {
+			return "", fmt.Errorf("%s; installing them failed: %w", missing, err)
+		}
+	}
+	if path := look(program); path != "" {
+		return path, nil
+	}
+	return "", errNone{missing + " (they were installed, and are still not there)"}
+}
+
+func look(name string) string {
+	if path, err := osexec.LookPath(name); err == nil {
+		return path
+	}
+	path, _ := osexec.LookPath("/usr/sbin/" + name) // "" when it is not there
+	return path
+}
+
+// install runs apt-get. Other test binaries may be at it too, so it waits for the package manager's lock.
+func install(apt string, args []string) error {
+	cmd := osexec.Command(apt, append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("apt-get %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out[max(0, len(out)-2000):])))
+	}
+	return nil
+}
+
+// launch starts the server and its watchdog, and waits until it answers.
+func (s *server) launch(path string) error {
+	dir, err := os.MkdirTemp("", "weir-ch-")
+	if err != nil {
+		return err
+	}
+	fail := func(err error) error { return errors.Join(err, os.RemoveAll(dir)) }
+	ports, err := freePorts(2)
+	if err != nil {
+		return fail(err)
+	}
+	if err := errors.Join(certificates(dir), configure(dir, ports[0], ports[1])); err != nil {
+		return fail(err)
+	}
+	cmd := osexec.Command(path, "--config-file="+filepath.Join(dir, "config.xml"))
+	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TZ=UTC"}
+	if err := cmd.Start(); err != nil {
+		return fail(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is in its log
+		close(ended)
+	}()
+	unwatch, err := watch(cmd.Process.Pid, dir)
+	stop := func() {
+		_ = cmd.Process.Kill() // nothing of it is kept
+		<-ended
+		unwatch()
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "chtest:", err)
+		}
+	}
+	if err == nil {
+		err = answers(ports[0], ended)
+	}
+	if err != nil {
+		text, _ := os.ReadFile(filepath.Join(dir, "errors"))
+		stop()
+		return fmt.Errorf("%w\n%s", err, text)
+	}
+	s.dir, s.port, s.secure, s.stop = dir, ports[0], ports[1], stop
+	return nil
+}
+
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// answers waits until the server takes connections.
+func answers(port int, ended <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		conn, err := chclient.Connect(ctx, chclient.Config{Address: address(port)})
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-ended:
+			return errors.New("the server ended while it started")
+		case <-ctx.Done():
+			return fmt.Errorf("the server does not answer: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// watch starts a shell that ends the server and removes its folder when this process ends without doing so: its standard input is a pipe whose other end
+// only this process has.
+func watch(pid int, dir string) (unwatch func(), err error) {
+	dog := osexec.Command("/bin/sh", "-c", `trap "" INT TERM HUP; if read -r word && [ "$word" = done ]; then exit 0; fi; kill -KILL "$1"; sleep 1; rm -rf "$2"`, "chtest-watchdog", strconv.Itoa(pid), dir)
+	dog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := dog.StdinPipe()
+	if err != nil {
+		return func() {}, err
+	}
+	if err := dog.Start(); err != nil {
+		return func() {}, err
+	}
+	return func() {
+		_, _ = in.Write([]byte("done\n")) // a watchdog that is gone needs no word
+		_ = in.Close()
+		_ = dog.Wait()
+	}, nil
+}
