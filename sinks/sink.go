@@ -25,6 +25,13 @@ type Sink interface {
 	Open(ctx context.Context, target Target) (Writer, error)
 }
 
+// Prober is a Sink whose target can be looked at beforehand.
+type Prober interface {
+	// Probe checks what Open would check, and changes nothing: it takes nothing over, and a run that publishes to the target does not notice. Errors
+	// are those of Open.
+	Probe(ctx context.Context, target Target) error
+}
+
 // Writer publishes the rows of one run for one owner. It is used by one goroutine.
 type Writer interface {
 	// Published gives for each partition the number of rows that were visible, as Open found it and Publish went on. A partition that is absent is one
@@ -58,7 +65,8 @@ type Features struct {
 	FencedByTarget bool
 	// IdempotentByKey: each row carries its run, partition and number, so that a reader can tell copies.
 	IdempotentByKey bool
-	// AppendOnly: what is visible never changes, and the rows of a partition are found in the order of their numbers (copies aside).
+	// AppendOnly: what is visible never changes, and the rows of a partition are found in the order of their numbers (copies aside). Of a target that
+	// replaces rows by their revisions (Target.Revised), PostgreSQL's, it does not hold.
 	AppendOnly bool
 }
 

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/weirstream/weir/codes"
@@ -54,10 +53,8 @@ func (s *Sink) Open(ctx context.Context, target sinks.Target) (sinks.Writer, err
 		return nil, err
 	}
 	w := &sinkWriter{s: s, p: p, json: sinks.NewJSON(target), width: len(target.Outputs), progress: sinks.NewProgress(len(target.Outputs), nil)}
-	within, cancel := context.WithTimeout(ctx, p.cfg.CallTimeout)
-	defer cancel()
-	if _, err := p.cfg.Client.DescribeStreamSummary(within, &kinesis.DescribeStreamSummaryInput{StreamName: &p.cfg.Stream}); err != nil {
-		return nil, w.explain(ctx, p.explain(err))
+	if err := w.describe(ctx); err != nil {
+		return nil, err
 	}
 	return w, w.step(ctx, "opened")
 }

@@ -113,9 +113,9 @@ func appendField(b, text []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(text))), text...)
 }
 
-// appendText writes what PostgreSQL takes as a text, and anything else in hex.
+// appendText writes what PostgreSQL takes as a text, and anything else in hex; what looks like that too, so that no two texts are written alike.
 func appendText(b, text []byte) []byte {
-	if utf8.Valid(text) && bytes.IndexByte(text, 0) < 0 {
+	if utf8.Valid(text) && bytes.IndexByte(text, 0) < 0 && !bytes.HasPrefix(text, []byte(`\x`)) {
 		return appendField(b, text)
 	}
 	b = binary.BigEndian.AppendUint32(b, uint32(2+2*len(text)))

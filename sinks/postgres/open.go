@@ -23,21 +23,36 @@ func (w *writer) open(ctx context.Context) (map[int32]int64, error) {
 			return nil, err
 		}
 	}
-	progress := []column{{"run_id", "text"}, {"partition", "integer"}, {"rows_published", "bigint"}, {"fence_token", "bigint"}}
-	if err := w.checkTable(ctx, w.s.base, columns(w.to.Outputs), []string{"partition", "row_number", "run_id"}, "INSERT", "SELECT"); err != nil {
-		return nil, err
-	}
-	if err := w.checkTable(ctx, w.s.base+"_progress", progress, []string{"partition", "run_id"}, "SELECT", "INSERT", "UPDATE"); err != nil {
+	if err := w.checkTables(ctx, false); err != nil {
 		return nil, err
 	}
 	if err := w.step(ctx, "checked"); err != nil {
 		return nil, err
+	}
+	if w.to.Revised {
+		if err := w.makeStage(ctx); err != nil {
+			return nil, err
+		}
 	}
 	at, err := w.takeOver(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return at, w.step(ctx, "opened")
+}
+
+// checkTables looks at both tables. missing says that one that is not there yet is fine.
+func (w *writer) checkTables(ctx context.Context, missing bool) error {
+	rights := []string{"INSERT", "SELECT"}
+	if w.to.Revised {
+		rights = append(rights, "UPDATE")
+	}
+	key := slices.Sorted(slices.Values(keyOf(w.to)))
+	if err := w.checkTable(ctx, missing, w.s.base, columns(w.to.Outputs), key, rights...); err != nil {
+		return err
+	}
+	progress := []column{{"run_id", "text"}, {"partition", "integer"}, {"rows_published", "bigint"}, {"fence_token", "bigint"}}
+	return w.checkTable(ctx, missing, w.s.base+"_progress", progress, []string{"partition", "run_id"}, "SELECT", "INSERT", "UPDATE")
 }
 
 // usable refuses a server on which a promise would be void.
@@ -56,7 +71,7 @@ func (w *writer) usable(ctx context.Context) error {
 }
 
 func (w *writer) create(ctx context.Context) error {
-	_, err := w.conn.Exec(ctx, "BEGIN; SELECT pg_advisory_xact_lock(hashtext('weir sink'), hashtext('"+w.s.schema+"."+w.s.base+"'));\n"+w.s.Definition(w.to.Outputs)+"\nCOMMIT")
+	_, err := w.conn.Exec(ctx, "BEGIN; SELECT pg_advisory_xact_lock(hashtext('weir sink'), hashtext('"+w.s.schema+"."+w.s.base+"'));\n"+w.s.definition(w.to)+"\nCOMMIT")
 	return w.fail(ctx, "creating the tables", err)
 }
 
@@ -69,7 +84,7 @@ const selectKeys = `SELECT ARRAY(SELECT a.attname::text FROM pg_attribute a WHER
 	WHERE n.nspname = $1 AND c.relname = $2 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL`
 
 // checkTable compares a table with the columns and the key (sorted) that it needs, and this role's rights with those that are needed.
-func (w *writer) checkTable(ctx context.Context, table string, want []column, key []string, rights ...string) error {
+func (w *writer) checkTable(ctx context.Context, missing bool, table string, want []column, key []string, rights ...string) error {
 	found := map[string]string{}
 	rows, _ := w.conn.Query(ctx, selectColumns, w.s.schema, table) // its error comes from ForEachRow
 	var c column
@@ -86,8 +101,10 @@ func (w *writer) checkTable(ctx context.Context, table string, want []column, ke
 	switch {
 	case err != nil:
 		return w.fail(ctx, "looking at "+name, err)
+	case len(found) == 0 && missing:
+		return nil
 	case len(found) == 0:
-		return codes.New(codes.SinkInvalid, "%s: there is no table %s: let weir create it, or run:\n%s", w.s.name, name, w.s.Definition(w.to.Outputs))
+		return codes.New(codes.SinkInvalid, "%s: there is no table %s: let weir create it, or run:\n%s", w.s.name, name, w.s.definition(w.to))
 	case stray != "":
 		return codes.New(codes.SinkInvalid, "%s: the column %q of %s must have a value, and weir has none for it: give it a default, or let it be null", w.s.name, stray, name)
 	}

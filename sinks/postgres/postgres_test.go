@@ -105,6 +105,14 @@ func value(f *float64) operators.Value {
 	return operators.Number(*f)
 }
 
+func dropRole(t *testing.T, url, role string) {
+	ctx := context.WithoutCancel(t.Context())
+	if conn, err := pgx.Connect(ctx, url); err == nil {
+		_, _ = conn.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role) // the cluster ends with the test binary
+		_ = conn.Close(ctx)
+	}
+}
+
 // TestUnfitTargets: each is found when the target is opened, and the message names what to mend.
 func TestUnfitTargets(t *testing.T) {
 	t.Parallel()
@@ -124,13 +132,7 @@ func TestUnfitTargets(t *testing.T) {
 			t.Fatal(text, err)
 		}
 	}
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		if conn, err := pgx.Connect(ctx, db.Super); err == nil {
-			_, _ = conn.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role) // the cluster ends with the test binary
-			_ = conn.Close(ctx)
-		}
-	})
+	t.Cleanup(func() { dropRole(t, db.Super, role) })
 	ok := sink(t, db.Super, nil)
 	if _, err := ok.Open(t.Context(), target("x")); err != nil {
 		t.Fatal(err)
@@ -166,6 +168,10 @@ func TestUnfitTargets(t *testing.T) {
 			url = db.Super
 		}
 		s := sink(t, url, func(cfg *postgres.Config) { cfg.Table, cfg.Create = c.table, c.create })
+		// What opening finds, looking at it beforehand finds too.
+		if err := s.Probe(t.Context(), target(c.output)); c.code == nil && err != nil || c.code != nil && (!codes.Has(err, c.code) || strings.Contains(err.Error(), "canary")) {
+			t.Errorf("%s: looked at: %v", name, err)
+		}
 		w, err := s.Open(t.Context(), target(c.output))
 		if c.code == nil {
 			if err != nil {

@@ -102,7 +102,10 @@ func (s *Sink) Open(ctx context.Context, target sinks.Target) (sinks.Writer, err
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{s: s, to: target, conn: conn, copy: s.copyStatement(target.Outputs)}
+	w := &writer{s: s, to: target, conn: conn, copy: s.copyStatement(target)}
+	if target.Revised {
+		w.merge = s.mergeStatement(target)
+	}
 	at, err := w.open(ctx)
 	if err != nil {
 		_ = w.Close() // the reason to give up says more
@@ -164,26 +167,33 @@ func (s *Sink) connect(ctx context.Context) (*pgx.Conn, error) {
 func millis(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 
 // copyStatement names every column, so that more of them and another order do no harm.
-func (s *Sink) copyStatement(outputs []string) string {
-	var names []string
+func (s *Sink) copyStatement(to sinks.Target) string {
+	into := s.table
+	if to.Revised {
+		into = stage
+	}
+	return "COPY " + into + " (" + strings.Join(quotedColumns(to.Outputs), ", ") + ") FROM STDIN (FORMAT binary)"
+}
+
+func quotedColumns(outputs []string) (names []string) {
 	for _, c := range columns(outputs) {
 		names = append(names, quote(c.name))
 	}
-	return "COPY " + s.table + " (" + strings.Join(names, ", ") + ") FROM STDIN (FORMAT binary)"
+	return names
 }
 
-// Definition are the statements that make the tables for these outputs.
-func (s *Sink) Definition(outputs []string) string {
+// definition are the statements that make the tables for a target.
+func (s *Sink) definition(to sinks.Target) string {
 	var b strings.Builder
 	b.WriteString("CREATE TABLE IF NOT EXISTS " + s.table + " (\n")
-	for _, c := range columns(outputs) {
+	for _, c := range columns(to.Outputs) {
 		b.WriteString("  " + quote(c.name) + " " + c.kind)
 		if slices.Contains(fixed, c) {
 			b.WriteString(" NOT NULL")
 		}
 		b.WriteString(",\n")
 	}
-	b.WriteString("  PRIMARY KEY (\"run_id\", \"partition\", \"row_number\"));\n")
+	b.WriteString("  PRIMARY KEY (" + strings.Join(quotedAll(keyOf(to)), ", ") + "));\n")
 	b.WriteString("CREATE TABLE IF NOT EXISTS " + s.progress + " (\n" +
 		"  \"run_id\" text NOT NULL,\n  \"partition\" integer NOT NULL,\n  \"rows_published\" bigint NOT NULL,\n  \"fence_token\" bigint NOT NULL,\n" +
 		"  PRIMARY KEY (\"run_id\", \"partition\"));")

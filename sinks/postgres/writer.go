@@ -11,12 +11,13 @@ import (
 )
 
 type writer struct {
-	s        *Sink
-	to       sinks.Target
-	conn     *pgx.Conn
-	copy     string
-	progress *sinks.Progress
-	source   rowReader
+	s    *Sink
+	to   sinks.Target
+	conn *pgx.Conn
+	// copy is the statement by which rows arrive; merge brings them from the stage to the table, where they are revisions.
+	copy, merge string
+	progress    *sinks.Progress
+	source      rowReader
 }
 
 // Published implements sinks.Writer.
@@ -69,6 +70,14 @@ func (w *writer) transaction(ctx context.Context, rest []sinks.Rows) error {
 	}
 	if err := w.step(ctx, "copied"); err != nil {
 		return err
+	}
+	if w.merge != "" {
+		if _, err := w.conn.Exec(ctx, w.merge); err != nil {
+			return w.fail(ctx, "merging revisions", err)
+		}
+		if err := w.step(ctx, "merged"); err != nil {
+			return err
+		}
 	}
 	return w.commit(ctx, parts, ends)
 }

@@ -1,0 +1,24 @@
+package file
+
+import (
+	"context"
+	"os"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/sinks"
+)
+
+var _ sinks.Prober = (*Sink)(nil)
+
+// Probe implements sinks.Prober: the folder is there and takes a file, which is removed again.
+func (s *Sink) Probe(context.Context, sinks.Target) error {
+	if info, err := os.Stat(s.cfg.Folder); err != nil || !info.IsDir() {
+		return codes.New(codes.SinkInvalid, "sink of files: the folder %s does not exist: create it", s.cfg.Folder)
+	}
+	f, err := os.CreateTemp(s.cfg.Folder, temporary+"probe-")
+	if err != nil {
+		return unwritable(s.cfg.Folder, err)
+	}
+	_ = f.Close() // nothing was written
+	return os.Remove(f.Name())
+}
