@@ -17,6 +17,7 @@ import (
 // drillOptions are the flags of weir drill.
 type drillOptions struct {
 	drills.Config
+	drillSinkFlags
 	connection    brokerFlags
 	report, scope string
 	keep          bool
@@ -42,6 +43,7 @@ func (a *app) drillCommand() *cobra.Command {
 			return a.drill(cmd.Context(), o)
 		},
 	}
+	o.addDrillSinks(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.Store, "store", "", "store: sqlite:PATH, postgres://…, env:NAME or file:PATH (default: temporary SQLite files)")
 	o.connection.addBrokers(cmd, "broker addresses, HOST:PORT, separated by commas (default: an embedded broker in its own process)")
@@ -75,6 +77,12 @@ func (o *drillOptions) check() error {
 	case o.TTL < 2*minTTL || o.TTL > time.Hour:
 		return codes.New(codes.ConfigInvalid, "--ttl %s is not between %s and 1h", o.TTL, 2*minTTL)
 	}
+	if len(o.kinds) > 0 && o.scope == scopePartition {
+		return usagef("--sink belongs to --scope run: a drill of --scope partition compares journals alone")
+	}
+	if err := o.checkDrillSinks(); err != nil {
+		return err
+	}
 	return o.connection.checkBrokers()
 }
 
@@ -98,6 +106,9 @@ func (a *app) drill(ctx context.Context, o drillOptions) error {
 		return codes.New(codes.OutputUnwritable, "a temporary folder: %w", err)
 	}
 	o.Logger = a.quiet()
+	if len(o.kinds) > 0 {
+		o.Targets = o.lay
+	}
 	o.Open = func(ctx context.Context, store string) (control.ControlStore, error) { return openStore(ctx, store) }
 	if !a.json {
 		o.OnCheck = func(c drills.Check) { a.printf("%s\n", printable(c.String())) }

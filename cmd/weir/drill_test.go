@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/weirstream/weir/internal/pgtest"
 )
 
 // stores of a drill: "" is its own temporary SQLite files.
@@ -51,7 +53,8 @@ func TestDrill(t *testing.T) {
 	for name, store := range drillStores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, report := runDrill(t, store(t), nil, "--grace", "10s", "--parallel", "4") // other tests run beside it
+			code, report := runDrill(t, store(t), nil, "--grace", "10s", "--parallel", "4", // other tests run beside it
+				"--sink", "jsonl,csv,kafka,kafka-idempotent,postgres", "--sink-db", pgtest.Database(t, nil).Super)
 			if code != 0 || len(failed(report)) > 0 {
 				t.Errorf("exit %d, failed:\n%s", code, strings.Join(failed(report), "\n"))
 			}
@@ -69,9 +72,9 @@ func TestDrill(t *testing.T) {
 // TestLongDrill: one run that has a mishap at every failpoint gives what a run gives that is left alone.
 func TestLongDrill(t *testing.T) {
 	t.Parallel()
-	needsTime := []string{"--records", "100000", "--partitions", "4", "--faults", "12", "--ttl", "2s"}
+	needsTime := []string{"--records", "100000", "--partitions", "4", "--faults", "12", "--ttl", "2s", "--sink", "jsonl,kafka,kafka-idempotent"}
 	if testing.Short() {
-		needsTime = []string{"--records", "5000", "--partitions", "4", "--faults", "12", "--ttl", "1s"}
+		needsTime = []string{"--records", "5000", "--partitions", "4", "--faults", "12", "--ttl", "1s", "--sink", "jsonl,kafka,kafka-idempotent"}
 	}
 	for name, store := range drillStores {
 		t.Run(name, func(t *testing.T) {

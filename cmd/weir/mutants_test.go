@@ -15,8 +15,10 @@ import (
 
 	"github.com/weirstream/weir/checkpoint"
 	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sinks"
 	"github.com/weirstream/weir/sources"
 )
 
@@ -48,6 +50,15 @@ func mutate(name string) {
 		}
 	case "pointer-first":
 		wrapBlobs = func(b checkpoint.Blobs) checkpoint.Blobs { return pointerFirst{b} }
+	case "sink-lazy":
+		wrapSink = func(s sinks.Sink) sinks.Sink { return lazySink{s} }
+	case "sink-copies":
+		respecSink = func(s flow.SinkSpec) flow.SinkSpec {
+			if s.Type == sinkKafka {
+				s.Type = sinkIdempotent
+			}
+			return s
+		}
 	default:
 		panic("no mutant " + name)
 	}
@@ -154,6 +165,37 @@ func (b pointerFirst) Put(ctx context.Context, r io.Reader) (checkpoint.Info, er
 	return checkpoint.Info{Name: hex.EncodeToString(sum[:]), Size: int64(len(data))}, nil
 }
 
+// lazySink publishes the rows of an epoch with the next one.
+type lazySink struct{ sinks.Sink }
+
+func (s lazySink) Open(ctx context.Context, t sinks.Target) (sinks.Writer, error) {
+	w, err := s.Sink.Open(ctx, t)
+	return &lazyWriter{Writer: w}, err
+}
+
+type lazyWriter struct {
+	sinks.Writer
+	held []sinks.Rows
+}
+
+func (w *lazyWriter) Publish(ctx context.Context, batches []sinks.Rows) error {
+	now := w.held
+	w.held = nil
+	for _, b := range batches {
+		b.Data = bytes.Clone(b.Data)
+		w.held = append(w.held, b)
+	}
+	return w.Writer.Publish(ctx, now)
+}
+
+func (w *lazyWriter) Published() map[int32]int64 {
+	out := w.Writer.Published()
+	for _, b := range w.held {
+		out[b.Partition] = b.End()
+	}
+	return out
+}
+
 // TestADrillOfABrokenWeirFails: each mutant turns the part of the drill red that is about it, at the check that names it.
 func TestADrillOfABrokenWeirFails(t *testing.T) {
 	t.Parallel()
@@ -163,10 +205,12 @@ func TestADrillOfABrokenWeirFails(t *testing.T) {
 		{"outputs-late", "points1", "the events are those of the reference, each once"},
 		{"no-dedupe", "handover", "values_hash is the golden one"},
 		{"pointer-first", "restore", "every checkpoint that can be seen has its manifest"},
+		{"sink-lazy", "handover", "every row of the journal is in jsonl"},
+		{"sink-copies", "points4", "no row is twice in kafka"},
 	} {
 		t.Run(c.mutant, func(t *testing.T) {
 			t.Parallel()
-			code, report := runDrill(t, "", []string{asMutant + "=" + c.mutant}, "--only", c.part, "--ttl", "2s")
+			code, report := runDrill(t, "", []string{asMutant + "=" + c.mutant}, "--only", c.part, "--ttl", "2s", "--sink", "jsonl,kafka")
 			if all := failed(report); code != 4 || !strings.Contains(strings.Join(all, "\n"), c.check) {
 				t.Errorf("exit %d; %q should have failed, and did:\n%s", code, c.check, strings.Join(all, "\n"))
 			}

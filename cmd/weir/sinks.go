@@ -88,9 +88,15 @@ func (a *app) openSinks(ctx context.Context, plan *flow.Plan, o *runOptions) err
 		if spec.Name == plan.LateSink {
 			continue
 		}
+		if respecSink != nil {
+			spec = respecSink(spec)
+		}
 		s, err := openSink(ctx, spec, &o.brokerFlags)
 		if err != nil {
 			return err
+		}
+		if wrapSink != nil {
+			s = wrapSink(s)
 		}
 		p.Sinks = append(p.Sinks, sinks.Named{Name: spec.Name, Sink: s})
 	}
@@ -99,6 +105,12 @@ func (a *app) openSinks(ctx context.Context, plan *flow.Plan, o *runOptions) err
 	}
 	return nil
 }
+
+// respecSink and wrapSink let a test break the sinks of a run, to see that a drill notices.
+var (
+	respecSink func(flow.SinkSpec) flow.SinkSpec
+	wrapSink   func(sinks.Sink) sinks.Sink
+)
 
 // publish has an engine publish to them.
 func (o *sinkFlags) publish(cfg *actors.Config) { cfg.Publisher = o.publisher }

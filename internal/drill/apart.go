@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/weirstream/weir/actors/group"
@@ -20,13 +19,10 @@ const (
 	apartMembers = 3
 	// apartEpoch is the time between commits.
 	apartEpoch = 100 * time.Millisecond
-	// feedEvery is how often records are written, and feedTrickle how many when the share of a step is used up: partitions never run dry.
-	feedEvery   = 20 * time.Millisecond
-	feedTrickle = 2
-	// stepTime is how long a step takes, roughly: the input is spread over all of them.
-	stepTime = 2500 * time.Millisecond
-	// leaveWithin is how long a daemon may take to end when it is asked to.
-	leaveWithin = 10 * time.Second
+	// leaveWithin is how long a daemon may take to end when it is asked to, less the grace.
+	leaveWithin = 9 * time.Second
+	// calmTime is how long nothing happens, to see what the machine does by itself.
+	calmTime = 2 * time.Second
 )
 
 // playApart is the drill of a run that is shared out over a consumer group.
@@ -48,6 +44,9 @@ type flock struct {
 	hurt  []*process
 	count int
 	feed  *stream
+	track *track
+	// windows are the steps of the script, as they were played.
+	windows []window
 }
 
 // share runs the flock through its script and compares what it has published with a run that was left alone.
@@ -62,12 +61,12 @@ func (p *part) share(ctx context.Context, log string) error {
 	for n := range p.Partitions {
 		p.watch.add(group.RunID(p.run, n), t.name)
 	}
-	f := &flock{part: p, sees: p.oversee(ctx)}
+	f := &flock{part: p, sees: p.oversee(ctx), track: newTrack(p.Partitions)}
 	defer f.sees.close()
 	script := f.script()
 	feeding, stop := context.WithCancel(ctx)
 	defer stop()
-	f.feed = t.stream(feeding, log, p.report.Records, len(script)+1)
+	f.feed = t.stream(feeding, log, f.track, p.report.Records, len(script)+1)
 	if err := f.live(ctx, script); err != nil {
 		return err
 	}
@@ -114,9 +113,11 @@ func (p *part) session() time.Duration {
 	return 6 * time.Second
 }
 
-// script is the faults, with daemons that join and leave in between.
+// script is the faults, with daemons that join and leave in between, and a calm before and after them.
 func (f *flock) script() (steps []func(context.Context) error) {
 	moves := 0
+	steps = append(steps, f.calm)
+	defer func() { steps = append(steps, f.calm) }()
 	for i, m := range f.apartMishaps() {
 		steps = append(steps, func(ctx context.Context) error { return f.mishap(ctx, m) })
 		for moves < f.Moves*(i+1)/f.Faults/2*2 {
@@ -146,7 +147,10 @@ func (f *flock) apartMishaps() (out []mishap) {
 
 func (f *flock) start(points string) (*process, error) {
 	f.count++
-	return f.weir(fmt.Sprintf("member%d", f.count), options{daemon: true, points: points})
+	if points != "" {
+		points += ","
+	}
+	return f.weir(fmt.Sprintf("member%d", f.count), options{daemon: true, points: points + stepTold})
 }
 
 // join starts a daemon that will be healthy.
@@ -185,27 +189,42 @@ func (f *flock) owners(ctx context.Context) (map[int32]int, error) {
 	return out, err
 }
 
-// settled waits until healthy daemons have all partitions, and each has moved on.
+// settled waits until healthy daemons have all partitions, and each has moved on, or has nothing left to move on to.
 func (f *flock) settled(ctx context.Context) error {
-	began := f.sees.epochs()
+	began, _ := f.sees.stands()
 	return poll(ctx, patience, func() (bool, error) {
 		owners, err := f.owners(ctx)
 		if err != nil {
 			return false, err
 		}
-		now := f.sees.epochs()
+		now, records := f.sees.stands()
 		for n := range f.Partitions {
 			ours := slices.ContainsFunc(f.healthy, func(p *process) bool { return p.pid == owners[n] })
-			if !ours || now[n] <= began[n] {
+			if !ours || now[n] <= began[n] && records[n] < f.track.written(n) {
 				return false, nil
 			}
 		}
 		return true, nil
-	}, "healthy daemons have all partitions")
+	}, "healthy daemons have all partitions, and commit what is written")
+}
+
+// calm lets nothing happen for a while.
+func (f *flock) calm(ctx context.Context) error {
+	began := time.Now()
+	timer := time.NewTimer(calmTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	f.windows = append(f.windows, window{kind: calmly, began: began, ended: time.Now()})
+	return nil
 }
 
 // mishap lets one daemon more have a fault, and the others go on.
 func (f *flock) mishap(ctx context.Context, m mishap) error {
+	start := time.Now()
 	by, err := f.start(m.apart() + "=" + m.action)
 	if err != nil {
 		return err
@@ -223,6 +242,7 @@ func (f *flock) mishap(ctx context.Context, m mishap) error {
 		}
 	}
 	err = f.settled(ctx)
+	f.windows = append(f.windows, window{kind: byFault, began: start, ended: time.Now(), hurt: by.pid})
 	if took := time.Since(began); m.action == "kill" && err == nil && took > f.sees.slowest {
 		f.sees.slowest = took
 		f.figure("others_work_after_kill_longest", took)
@@ -252,7 +272,7 @@ func (f *flock) wakes(ctx context.Context, by *process, m mishap) error {
 	if err := by.thaw(); err != nil {
 		return err
 	}
-	err := f.await(ctx, by, patience, func() (bool, error) { return by.since(woken, "partition "), nil }, "%s, awake, works on", by.name)
+	err := f.await(ctx, by, patience, func() (bool, error) { return by.since(woken), nil }, "%s, awake, works on", by.name)
 	if err != nil {
 		return err
 	}
@@ -269,7 +289,7 @@ func (f *flock) ends(ctx context.Context, by *process, who string) error {
 		return err
 	}
 	took := time.Since(began)
-	f.promise(by.code() == 0 && took <= leaveWithin, by.name+", "+who+", ends with exit code 0 within "+leaveWithin.String(), "%s after %s; %s", by.how(), took.Round(time.Millisecond), lastLine(by))
+	f.promise(by.code() == 0 && took <= leaveWithin+f.Grace, by.name+", "+who+", ends with exit code 0 within "+(leaveWithin+f.Grace).String(), "%s after %s; %s", by.how(), took.Round(time.Millisecond), lastLine(by))
 	return nil
 }
 
@@ -296,16 +316,16 @@ func (f *flock) leave(ctx context.Context) error {
 	return f.ends(ctx, old, "asked to")
 }
 
-// move does something that moves partitions in order, and measures for how long they stood still.
+// move does something that moves partitions in order.
 func (f *flock) move(ctx context.Context, do func() error) error {
-	began, before := time.Now(), f.sees.tokens()
+	began := time.Now()
 	if err := do(); err != nil {
 		return err
 	}
 	if err := f.settled(ctx); err != nil {
 		return err
 	}
-	f.sees.moved(began, before)
+	f.windows = append(f.windows, window{kind: byMove, began: began, ended: time.Now()})
 	return nil
 }
 
@@ -326,6 +346,7 @@ func (f *flock) all(ctx context.Context) error {
 // judge turns what was seen of the flock into checks.
 func (f *flock) judge() {
 	f.sees.judge()
+	f.judgeStanding()
 	var wrong []string
 	members := append(slices.Clone(f.healthy), f.hurt...)
 	commits := 0
@@ -360,11 +381,11 @@ func (p *process) afterGivenUp() (commits int, wrong []string) {
 	return commits, wrong
 }
 
-// since says whether a line with a word has come after a time.
-func (p *process) since(t time.Time, word string) bool {
+// since says whether a process has said or processed anything after a time.
+func (p *process) since(t time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.lines, func(l line) bool { return l.at.After(t) && strings.Contains(l.text, word) })
+	return slices.ContainsFunc(p.lines, func(l line) bool { return l.at.After(t) }) || slices.ContainsFunc(p.steps, func(s fired) bool { return s.Time.After(t) })
 }
 
 // sameAsAlone compares what is published with a run of one owner that was left alone.
@@ -405,82 +426,4 @@ func (f *flock) sameAsAlone(ctx context.Context) error {
 	f.promise(a.Consumed == b.Consumed && a.Omitted == b.Omitted && a.Duplicates == b.Duplicates && a.Late == b.Late && a.Future == b.Future && a.Filtered == b.Filtered,
 		"every record is counted as in the run that was left alone", "consumed %d, omitted %d, duplicates %d, late %d", a.Consumed, a.Omitted, a.Duplicates, a.Late)
 	return nil
-}
-
-// stream feeds a log little by little: a share of it in each step, and a trickle once that is used up.
-type stream struct {
-	feed  *sliced
-	total int64
-	steps int64
-
-	mu   sync.Mutex
-	at   int64
-	sent int64
-	err  error
-	done chan struct{}
-	stop context.CancelFunc
-}
-
-// stream starts to feed a log of so many records in so many steps.
-func (t *topic) stream(ctx context.Context, log string, total int64, steps int) *stream {
-	within, stop := context.WithCancel(ctx)
-	s := &stream{feed: t.slices(ctx, log), total: total, steps: int64(steps), done: make(chan struct{}), stop: stop}
-	go func() {
-		defer close(s.done)
-		tick := time.NewTicker(feedEvery)
-		defer tick.Stop()
-		for n := 0; within.Err() == nil; n++ {
-			if err := s.more(n); err != nil {
-				s.mu.Lock()
-				s.err = err
-				s.mu.Unlock()
-				return
-			}
-			select {
-			case <-within.Done():
-			case <-tick.C:
-			}
-		}
-	}()
-	return s
-}
-
-// more sends what is due at a tick.
-func (s *stream) more(n int) error {
-	s.mu.Lock()
-	size := max(s.total/s.steps/int64(stepTime/feedEvery), feedTrickle)
-	if s.sent >= s.total*(s.at+1)/s.steps {
-		size = 0
-		if n%4 == 0 {
-			size = feedTrickle
-		}
-	}
-	size = min(size, s.total-s.sent)
-	s.sent += size
-	s.mu.Unlock()
-	if size == 0 {
-		return nil
-	}
-	return s.feed.next(size)
-}
-
-// step begins the next step.
-func (s *stream) step() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.at++
-}
-
-// rest sends what is left.
-func (s *stream) rest(ctx context.Context) error {
-	s.stop()
-	<-s.done
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil || s.sent >= s.total {
-		return s.err
-	}
-	left := s.total - s.sent
-	s.sent = s.total
-	return s.feed.next(left)
 }

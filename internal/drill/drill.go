@@ -47,6 +47,8 @@ type Config struct {
 	// to 10) beside the Faults.
 	Apart bool
 	Moves int
+	// Targets, unless nil, makes the sinks that every run publishes to. They are compared with the journal when a run is over.
+	Targets func(ctx context.Context, p Place) ([]Target, error)
 	// Open opens a store string for the drill's own eyes.
 	Open func(ctx context.Context, store string) (control.ControlStore, error)
 	// OnCheck is told of every check as soon as it is known. Calls do not overlap.
@@ -100,6 +102,7 @@ type drill struct {
 	brokers string
 	plan    *flow.Plan
 	topics  topics
+	targets []Target
 
 	mu     sync.Mutex
 	report Report
@@ -172,7 +175,10 @@ func (d *drill) prepare(ctx context.Context) error {
 		}
 	}
 	d.report.Brokers = d.brokers
-	return d.answers(ctx)
+	if err := d.answers(ctx); err != nil {
+		return err
+	}
+	return d.layTargets(ctx)
 }
 
 // layOut writes the flow that the processes run.

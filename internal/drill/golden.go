@@ -24,7 +24,10 @@ func (p *part) golden(ctx context.Context, by *process, token control.FenceToken
 	if err := p.document(by, token); err != nil {
 		return err
 	}
-	return p.ended(ctx, token)
+	if err := p.ended(ctx, token); err != nil {
+		return err
+	}
+	return p.published(ctx, int(token))
 }
 
 // document checks the emit document of a process that has ended.

@@ -131,7 +131,7 @@ func (p *part) endure(ctx context.Context, log string) error {
 	p.on(t)
 	feeding, stop := context.WithCancel(ctx)
 	defer stop()
-	feed := t.slices(feeding, log)
+	feed := t.slices(feeding, log, nil)
 	last, token, err := p.suffer(ctx, feed)
 	if err != nil {
 		return err
@@ -270,7 +270,7 @@ func (p *part) equal(ctx context.Context, last *process, token control.FenceToke
 	}
 	p.promise(s.Status == control.RunFinished && records(s) == p.report.Records, "the journal is FINISHED with every record", "%s, %d/%d", s.Status, records(s), p.report.Records)
 	p.promise(s.Fence == token && disturbed.FenceToken == uint64(token), "every owner had a token of its own", "the last one %d, after %d mishaps", s.Fence, token-1)
-	return nil
+	return p.published(ctx, int(token))
 }
 
 func codeText(p *process) string {

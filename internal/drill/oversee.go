@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +16,7 @@ import (
 // overseeEvery is how often the overseer looks.
 const overseeEvery = 20 * time.Millisecond
 
-// overseer reads the rows of all partitions of a run all the while: how far they are together, and how long each stood still.
+// overseer reads the rows of all partitions of a run all the while: how far they are, and how far together.
 type overseer struct {
 	p    *part
 	stop context.CancelFunc
@@ -25,25 +24,20 @@ type overseer struct {
 
 	mu       sync.Mutex
 	epoch    map[int32]uint64
-	token    map[int32]control.FenceToken
-	commits  map[int32][]time.Time // by the store's clock
+	records  map[int32]int64
 	merged   record.EventTime
 	advances int
 	readings int
 	back     []string
 	ahead    []string
 	failed   []string
-	// still is how long partitions stood still: those that moved, and the others.
-	still map[bool][]time.Duration
-
 	// slowest is the longest time after a kill until others had moved everything on. The script alone touches it.
 	slowest time.Duration
 }
 
 func (p *part) oversee(ctx context.Context) *overseer {
 	ctx, stop := context.WithCancel(ctx)
-	o := &overseer{p: p, stop: stop, done: make(chan struct{}), epoch: map[int32]uint64{}, token: map[int32]control.FenceToken{},
-		commits: map[int32][]time.Time{}, merged: record.NoTime, still: map[bool][]time.Duration{}}
+	o := &overseer{p: p, stop: stop, done: make(chan struct{}), epoch: map[int32]uint64{}, records: map[int32]int64{}, merged: record.NoTime}
 	go func() {
 		defer close(o.done)
 		tick := time.NewTicker(overseeEvery)
@@ -83,12 +77,6 @@ func (o *overseer) look(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	var leases []control.LeaseInfo
-	if n%5 == 0 {
-		if leases, err = o.p.eyes.ListLeases(ctx); err != nil {
-			return err
-		}
-	}
 	for n, at := range offsets {
 		next, err := o.next(ctx, n)
 		if err != nil {
@@ -100,7 +88,7 @@ func (o *overseer) look(ctx context.Context, n int) error {
 			o.mu.Unlock()
 		}
 	}
-	o.take(rows, leases)
+	o.take(rows)
 	return nil
 }
 
@@ -113,7 +101,7 @@ func (o *overseer) next(ctx context.Context, n int32) (next record.Position, err
 }
 
 // take notes rows as they were read.
-func (o *overseer) take(rows []control.RunInfo, leases []control.LeaseInfo) {
+func (o *overseer) take(rows []control.RunInfo) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.readings++
@@ -125,15 +113,7 @@ func (o *overseer) take(rows []control.RunInfo, leases []control.LeaseInfo) {
 		}
 		seen++
 		least = min(least, r.Watermark)
-		if r.Epoch > o.epoch[n] {
-			o.epoch[n] = r.Epoch
-			o.commits[n] = append(o.commits[n], r.Committed)
-		}
-	}
-	for _, l := range leases {
-		if n, ok := group.PartitionOf(control.StreamLease(o.p.run), l.Name); ok {
-			o.token[n] = l.Token
-		}
+		o.epoch[n], o.records[n] = r.Epoch, r.Counts.Records
 	}
 	if seen < o.p.Partitions {
 		return // a partition without a row holds it
@@ -147,32 +127,11 @@ func (o *overseer) take(rows []control.RunInfo, leases []control.LeaseInfo) {
 	o.merged = least
 }
 
-func (o *overseer) epochs() map[int32]uint64 {
+// stands is how far each partition is: its epoch, and the records that are committed.
+func (o *overseer) stands() (epochs map[int32]uint64, records map[int32]int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return maps.Clone(o.epoch)
-}
-
-func (o *overseer) tokens() map[int32]control.FenceToken {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return maps.Clone(o.token)
-}
-
-// moved notes the longest time between two commits of each partition since a move began, less the time between epochs.
-func (o *overseer) moved(began time.Time, before map[int32]control.FenceToken) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for n, all := range o.commits {
-		longest := time.Duration(0)
-		for i := 1; i < len(all); i++ {
-			if all[i].After(began) {
-				longest = max(longest, all[i].Sub(all[i-1]))
-			}
-		}
-		is := before[n] != o.token[n]
-		o.still[is] = append(o.still[is], max(0, longest-apartEpoch))
-	}
+	return maps.Clone(o.epoch), maps.Clone(o.records)
 }
 
 // judge turns what was seen into checks and figures.
@@ -183,11 +142,4 @@ func (o *overseer) judge() {
 	o.p.promise(len(o.back) == 0 && o.advances > 0, "the merged watermark never goes back", "%d advances in %d readings %s", o.advances, o.readings, first(o.back))
 	o.p.promise(len(o.ahead) == 0, "the group's offsets are never ahead of the journal", "%d readings %s", o.readings, first(o.ahead))
 	o.p.promise(len(o.failed) == 0, "the rows could be read all the while", "%d readings %s", o.readings, first(o.failed))
-	for is, name := range map[bool]string{true: "moved", false: "unmoved"} {
-		all := slices.Sorted(slices.Values(o.still[is]))
-		if len(all) > 0 {
-			o.p.figure(name+"_stood_median", all[len(all)/2])
-			o.p.figure(name+"_stood_longest", all[len(all)-1])
-		}
-	}
 }

@@ -27,6 +27,8 @@ type part struct {
 	ttl              time.Duration
 	// pace are arguments of every process of the part.
 	pace []string
+	// inherited are the rows of each partition that the run had before it had an owner.
+	inherited map[int32]int64
 }
 
 // shortEpochs make many epochs of a small topic.
@@ -207,6 +209,10 @@ func (p *part) weir(name string, o options) (*process, error) {
 	}
 	args = append(append(args, p.pace...), o.more...)
 	env := append([]string{storeEnv + "=" + p.storeText}, o.env...)
+	if o.run == "" {
+		toTargets, secrets := p.targetArgs()
+		args, env = append(args, toTargets...), append(env, secrets...)
+	}
 	if o.points != "" {
 		env = append(env, "WEIR_FAILPOINTS="+o.points)
 	}

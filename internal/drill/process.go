@@ -28,7 +28,11 @@ type line struct {
 type fired struct {
 	Failpoint, Action string
 	Epoch             uint64
-	at                time.Time
+	// Partition, Position and Time are those of a point that is told and fails nothing.
+	Partition int32
+	Position  string
+	Time      time.Time
+	at        time.Time
 }
 
 // process is a weir that runs beside the drill.
@@ -41,6 +45,7 @@ type process struct {
 	mu     sync.Mutex
 	lines  []line
 	faults []fired
+	steps  []fired // points that were told
 	stdout bytes.Buffer
 
 	done  chan struct{}
@@ -99,6 +104,11 @@ func (p *process) readErrors(r io.Reader) {
 		var f fired
 		isFault := strings.HasPrefix(l.text, "{") && json.Unmarshal([]byte(l.text), &f) == nil && f.Failpoint != ""
 		p.mu.Lock()
+		if isFault && f.Action == "tell" {
+			p.steps = append(p.steps, f)
+			p.mu.Unlock()
+			continue
+		}
 		p.lines = append(p.lines, l)
 		if isFault {
 			f.at = l.at

@@ -131,7 +131,7 @@ func (p *part) kept(ctx context.Context, by *process, after uint64) (c control.P
 // restored makes a new run of a checkpoint, and checks that it is the checkpoint, byte by byte.
 func (p *part) restored(ctx context.Context, blobs checkpoint.Blobs, c control.Pointer) (*part, error) {
 	next := *p
-	next.run += "-restored"
+	next.run, next.inherited = p.run+"-restored", map[int32]int64{}
 	r := checkpoint.Restorer{Store: p.eyes, Blobs: blobs, Plan: p.plan, TTL: p.ttl}
 	found, err := r.Restore(ctx, p.run, c.Epoch, next.run)
 	if err != nil {
@@ -140,6 +140,9 @@ func (p *part) restored(ctx context.Context, blobs checkpoint.Blobs, c control.P
 	s, _, err := next.state(ctx)
 	if err != nil {
 		return nil, err
+	}
+	for of, cut := range s.Cuts {
+		next.inherited[of] = cut.Counts.Outputs
 	}
 	p.promise(s.Epoch == c.Epoch && s.Status == control.RunOpen, "the restored run stands where the checkpoint does, and is open", "epoch %d of %d, %d records", s.Epoch, c.Epoch, records(s))
 	compared, same, err := next.sameState(ctx, found.Manifest)

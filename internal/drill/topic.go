@@ -161,7 +161,9 @@ func (t *topic) publish(ctx context.Context, times int) error {
 // sliced sends a log in slices: each call of next sends so many of its records, in order.
 type sliced struct {
 	sinks.Producer
-	ctx     context.Context
+	ctx context.Context
+	// told, unless nil, is told of every record before it is sent.
+	told    func(record.Record)
 	room    chan int64
 	sent    chan error
 	left    int64
@@ -169,8 +171,8 @@ type sliced struct {
 }
 
 // slices starts to send a log, nothing at first.
-func (t *topic) slices(ctx context.Context, log string) *sliced {
-	s := &sliced{Producer: t.producer, ctx: ctx, room: make(chan int64), sent: make(chan error, 1)}
+func (t *topic) slices(ctx context.Context, log string, told func(record.Record)) *sliced {
+	s := &sliced{Producer: t.producer, ctx: ctx, told: told, room: make(chan int64), sent: make(chan error, 1)}
 	go func() {
 		_, err := replay.Publish(ctx, replay.PublishConfig{Log: log, Producer: s})
 		s.sent <- err
@@ -197,6 +199,9 @@ func (s *sliced) Produce(ctx context.Context, r record.Record) error {
 		}
 	}
 	s.left--
+	if s.told != nil {
+		s.told(r)
+	}
 	return s.Producer.Produce(ctx, r)
 }
 
