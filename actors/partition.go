@@ -96,8 +96,7 @@ const quarantineBytes = 200
 // weigh is the memory that the effects take.
 func (a *partitionActor) weigh() int64 {
 	for ; a.weighed < len(a.eff.Quarantine); a.weighed++ {
-		q := &a.eff.Quarantine[a.weighed]
-		a.weight += int64(quarantineBytes + len(q.Key) + len(q.Value) + len(q.EventID) + len(q.Detail))
+		a.weight += int64(quarantineBytes + a.eff.Quarantine[a.weighed].Size())
 	}
 	return a.weight + int64(len(a.eff.Rows.Data))
 }

@@ -65,7 +65,7 @@ func quarantined(r record.Record, o Origin) (partitions.Quarantined, error) {
 	if err != nil {
 		return partitions.Quarantined{}, err
 	}
-	q := partitions.Quarantined{Partition: o.Partition, Position: r.Position, Reason: ReasonDeadLetter, Detail: cutReason(o.Reason), EventTime: record.NoTime, Key: bytesOf(r.Key), Value: value}
+	q := partitions.Quarantined{Partition: o.Partition, Position: r.Position, Sub: r.Sub, Arrival: r.Arrival, Reason: ReasonDeadLetter, Detail: cutReason(o.Reason), EventTime: record.NoTime, Key: bytesOf(r.Key), Value: value}
 	for _, h := range r.Headers {
 		if h.Key == record.HeaderEventID {
 			q.EventID = string(h.Value)

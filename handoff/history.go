@@ -348,7 +348,7 @@ func (t *taking) weight() (bytes int) {
 	for _, l := range t.lanes {
 		bytes += len(l.effects.Rows.Data) + asideBytes*(len(l.effects.Quarantine)+len(l.effects.Decisions))
 		for i := range l.effects.Quarantine {
-			bytes += len(l.effects.Quarantine[i].Key) + len(l.effects.Quarantine[i].Value)
+			bytes += l.effects.Quarantine[i].Size()
 		}
 	}
 	return bytes

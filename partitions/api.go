@@ -57,13 +57,23 @@ const (
 type Quarantined struct {
 	Partition int32
 	Position  record.Position
-	Reason    string
+	// Number counts what a partition of a run has set aside, from 0 in the order of its journal: with run and partition it is the identity of an
+	// entry. A journal gives it to whoever reads; nothing that is written has to have it.
+	Number int64
+	// Sub numbers the records of one position, see record.Record.
+	Sub    uint32
+	Reason string
 	// Detail says in words what was wrong.
 	Detail string
 	// EventID is "" when it could not be read, not even from the headers.
-	EventID    string
-	EventTime  record.EventTime
+	EventID   string
+	EventTime record.EventTime
+	// Arrival is the log's own timestamp of the record, or NoTime.
+	Arrival    record.EventTime
 	Key, Value []byte
+	// Headers in the order of the log. Nil says that they were not kept (by a journal of an earlier version, or in an envelope within Value);
+	// a record without headers has an empty list.
+	Headers []record.Header
 }
 
 // Kinds of a decision.

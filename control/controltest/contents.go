@@ -152,7 +152,8 @@ func brief(x any) string {
 	case partitions.Rows:
 		return fmt.Sprintf("%d rows from %s to %s in %s", v.Count, v.First, v.Last, some(v.Data))
 	case partitions.Quarantined:
-		return fmt.Sprintf("partition %d position %s %q %q id %q time %s key %s value %s", v.Partition, v.Position, v.Reason, v.Detail, v.EventID, v.EventTime, some(v.Key), some(v.Value))
+		return fmt.Sprintf("partition %d number %d position %s.%d %q %q id %q time %s arrived %s key %s value %s headers %q", v.Partition, v.Number, v.Position, v.Sub, v.Reason, v.Detail, v.EventID, v.EventTime,
+			v.Arrival, some(v.Key), some(v.Value), v.Headers)
 	}
 	return fmt.Sprintf("%+v", x)
 }

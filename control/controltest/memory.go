@@ -192,7 +192,8 @@ func (mp *memoryPartition) apply(epoch uint64, p control.PartitionCommit) {
 		mp.outputs = append(mp.outputs, dated[partitions.Rows]{epoch, rows})
 	}
 	for _, q := range p.Quarantine {
-		q.Partition, q.Key, q.Value = cut.Partition, bytes.Clone(q.Key), bytes.Clone(q.Value)
+		q = q.Clone()
+		q.Partition, q.Number = cut.Partition, int64(len(mp.quarantine))
 		mp.quarantine = append(mp.quarantine, dated[partitions.Quarantined]{epoch, q})
 	}
 	for _, d := range p.Decisions {
@@ -269,9 +270,7 @@ func (m *Memory) Quarantine(ctx context.Context, runID string, fn func(partition
 		var all []partitions.Quarantined
 		err := m.everyPartition(runID, func(mp *memoryPartition) {
 			for _, d := range mp.quarantine {
-				q := d.v
-				q.Key, q.Value = bytes.Clone(q.Key), bytes.Clone(q.Value)
-				all = append(all, q)
+				all = append(all, d.v.Clone())
 			}
 		})
 		if err != nil {

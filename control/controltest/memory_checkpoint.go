@@ -1,7 +1,6 @@
 package controltest
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -276,8 +275,7 @@ func (m *Memory) fork(l control.Lease, f control.Fork, blobs map[int32]map[strin
 		to := r.partitions[n]
 		to.outputs, to.quarantine, to.decisions = upTo(f.Epoch, mp.outputs), upTo(f.Epoch, mp.quarantine), upTo(f.Epoch, mp.decisions)
 		for i := range to.quarantine {
-			q := &to.quarantine[i].v
-			q.Key, q.Value = bytes.Clone(q.Key), bytes.Clone(q.Value)
+			to.quarantine[i].v = to.quarantine[i].v.Clone()
 		}
 	}
 	return r

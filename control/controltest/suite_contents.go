@@ -70,8 +70,9 @@ func checkRoundTrip(s *session) error {
 			Rows: partitions.Rows{Data: []byte{0, 1, 0xff}, Count: 1, First: math.MinInt64, Last: math.MaxInt64},
 			Quarantine: []partitions.Quarantined{
 				{Partition: 3, Position: highest, Reason: "R", Detail: "d\x00\xfe", EventID: "e\x00", EventTime: record.NoTime, Key: nil, Value: nil},
-				{Partition: 3, Position: record.Position{}, Reason: "R", EventTime: record.MaxTime, Key: []byte{}, Value: []byte{}},
-				{Partition: 3, Position: record.Offset(math.MaxInt64), Reason: "", EventTime: -1, Key: []byte{0}, Value: []byte("\x00null")},
+				{Partition: 3, Position: record.Position{}, Reason: "R", EventTime: record.MaxTime, Key: []byte{}, Value: []byte{}, Arrival: record.MaxTime, Headers: []record.Header{}},
+				{Partition: 3, Position: record.Offset(math.MaxInt64), Reason: "", EventTime: -1, Key: []byte{0}, Value: []byte("\x00null"), Sub: math.MaxUint32, Arrival: record.NoTime,
+					Headers: []record.Header{{Key: "b", Value: []byte("\x00\xff")}, {Key: "", Value: []byte{}}, {Key: "b"}, {Key: "\xfe\x00", Value: bytes.Repeat([]byte{7}, 300)}}},
 				{Partition: 3, Position: record.Offset(math.MaxInt64), Reason: "the same position again", Key: nil, Value: []byte{}},
 				{Partition: 3, Position: record.Offset(math.MaxInt64).Next(), Reason: "one past int64", Key: []byte{}, Value: nil},
 			},
@@ -243,7 +244,7 @@ func checkKeepsNothing(s *session) error {
 		return err
 	}
 	c := commit(1, control.PartitionCommit{Cut: cut(0, 1), Rows: partitions.Rows{Data: []byte("rows"), Count: 1},
-		Quarantine: []partitions.Quarantined{{Key: []byte("key"), Value: []byte("value")}}, Decisions: []partitions.Decision{{Kind: "K"}}})
+		Quarantine: []partitions.Quarantined{{Key: []byte("key"), Value: []byte("value"), Headers: []record.Header{{Key: "h", Value: []byte("header")}}}}, Decisions: []partitions.Decision{{Kind: "K"}}})
 	c.Partitions[0].Cut.Put = []partitions.StateBlob{{Name: "a", Data: []byte("blob")}}
 	if err := s.both(j, m, c); err != nil {
 		return err
@@ -253,13 +254,14 @@ func checkKeepsNothing(s *session) error {
 	spoil(p.Cut.Put[0].Data)
 	spoil(p.Quarantine[0].Key)
 	spoil(p.Quarantine[0].Value)
+	spoil(p.Quarantine[0].Headers[0].Value)
 	p.Cut.Put[0].Name, p.Decisions[0].Kind, p.Quarantine[0].Reason, p.Rows.Count = "b", "L", "S", 9
 	got, err := Read(s.ctx, j, header(1))
 	if err != nil {
 		return err
 	}
 	q := got.Quarantine[0]
-	if b := got.Blobs[0][0]; b.Name != "a" || string(b.Data) != "blob" || string(got.Outputs[0][0].Data) != "rows" || string(q.Key) != "key" || string(q.Value) != "value" || got.Decisions[0].Kind != "K" {
+	if b := got.Blobs[0][0]; b.Name != "a" || string(b.Data) != "blob" || string(got.Outputs[0][0].Data) != "rows" || string(q.Key) != "key" || string(q.Value) != "value" || string(q.Headers[0].Value) != "header" || got.Decisions[0].Kind != "K" {
 		return fmt.Errorf("the journal holds what the caller wrote into its buffers after the commit: blob %s, rows %s", brief(got.Blobs[0][0]), brief(got.Outputs[0][0]))
 	}
 	return s.same(j, m, header(1))

@@ -19,6 +19,8 @@ type Workload struct {
 	Partitions int32
 	// Rows and Blob are upper bounds, for a partition and epoch: rows made, and bytes in a state blob.
 	Rows, Blob int
+	// Earlier leaves out what stores of earlier versions did not keep of a record that was set aside.
+	Earlier bool
 }
 
 // Header of the run.
@@ -74,12 +76,28 @@ func (w Workload) partition(rng *rand.Rand, p int32, epoch uint64) control.Parti
 		if rng.IntN(2) == 0 {
 			q.Value = randomBytes(rng, rng.IntN(100))
 		}
+		if q.Arrival = record.NoTime; !w.Earlier {
+			origin(&q, rand.New(rand.NewPCG(w.Seed^1, rng.Uint64())))
+		}
 		pc.Quarantine = append(pc.Quarantine, q)
 	}
 	for range rng.IntN(3) {
 		pc.Decisions = append(pc.Decisions, partitions.Decision{Partition: p, Position: position(p, epoch, rng.IntN(900)), Kind: "GAP_CLOSED", Detail: fmt.Sprint(rng.Uint32())})
 	}
 	return pc
+}
+
+// origin gives a record that was set aside its place in its position, the time of its log, and headers.
+func origin(q *partitions.Quarantined, rng *rand.Rand) {
+	if rng.IntN(2) == 0 {
+		q.Sub, q.Arrival = rng.Uint32(), record.EventTime(rng.Int64())
+	}
+	for range rng.IntN(4) {
+		q.Headers = append(q.Headers, record.Header{Key: fmt.Sprint("h", rng.IntN(2)), Value: randomBytes(rng, rng.IntN(9))})
+	}
+	if rng.IntN(2) == 0 {
+		q.Headers = append([]record.Header{}, q.Headers...)
+	}
 }
 
 // position is a sequence number of 56 digits that grows with the epoch and i < 1000.

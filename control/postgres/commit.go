@@ -31,8 +31,9 @@ const (
 	putBlobs    = `INSERT INTO weir.checkpoint_blobs (run, partition, name, data, digest) SELECT $1, $2, b.* FROM unnest($3::bytea[], $4::bytea[], $5::bytea[]) AS b
 		ON CONFLICT (run, partition, name) DO UPDATE SET data = excluded.data, digest = excluded.digest`
 	insertOutput = `INSERT INTO weir.journal_outputs (run, partition, epoch, part, parts, rows, first, last, data) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
-	insertAside  = `INSERT INTO weir.quarantine (run, partition, epoch, position, n, reason, detail, event_id, event_time, key, value)
-		SELECT $1, $2, $3, q.* FROM unnest($4::bytea[], $5::int[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bytea[], $11::bytea[]) AS q`
+	insertAside  = `INSERT INTO weir.quarantine (run, partition, epoch, position, n, reason, detail, event_id, event_time, key, value, sub, arrival, headers)
+		SELECT $1, $2, $3, q.* FROM unnest($4::bytea[], $5::int[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bytea[], $11::bytea[],
+			$12::bigint[], $13::bigint[], $14::bytea[]) AS q`
 	insertDecisions = `INSERT INTO weir.decisions (run, partition, epoch, position, n, kind, detail)
 		SELECT $1, $2, $3, d.* FROM unnest($4::bytea[], $5::int[], $6::bytea[], $7::bytea[]) AS d`
 )
@@ -72,16 +73,12 @@ func (s *Store) fits(c control.Commit) error {
 			}
 		}
 		for i := range p.Quarantine {
-			if n := quarantineSize(&p.Quarantine[i]); n > maxValue {
+			if n := p.Quarantine[i].Size(); n > maxValue {
 				return codes.New(codes.LimitReached, "store %s: run %q, partition %d: the quarantined record at %s has %d bytes, PostgreSQL takes %d", s.name, c.RunID, p.Cut.Partition, p.Quarantine[i].Position, n, maxValue)
 			}
 		}
 	}
 	return nil
-}
-
-func quarantineSize(q *partitions.Quarantined) int {
-	return len(q.Key) + len(q.Value) + len(q.Detail) + len(q.EventID)
 }
 
 func (s *Store) commit(ctx context.Context, conn *pgx.Conn, l *control.Lease, c control.Commit) error {
@@ -306,17 +303,18 @@ func (f *flush) rows(partition int32, rows *partitions.Rows) error {
 func (f *flush) quarantine(partition int32, all []partitions.Quarantined) error {
 	for from := 0; from < len(all); {
 		to, size := from, 0
-		var positions, reasons, details, ids, keys, values [][]byte
+		var positions, reasons, details, ids, keys, values, headers [][]byte
 		var ns []int32
-		var times []int64
-		for ; to < len(all) && to-from < maxRows && (to == from || size+quarantineSize(&all[to]) <= maxPart); to++ {
+		var times, subs, arrivals []int64
+		for ; to < len(all) && to-from < maxRows && (to == from || size+all[to].Size() <= maxPart); to++ {
 			q := &all[to]
-			size += quarantineSize(q)
+			size += q.Size()
 			positions, ns, reasons, details = append(positions, positionBytes(q.Position)), append(ns, int32(to)), append(reasons, []byte(q.Reason)), append(details, []byte(q.Detail))
 			ids, times, keys, values = append(ids, []byte(q.EventID)), append(times, int64(q.EventTime)), append(keys, q.Key), append(values, q.Value)
+			subs, arrivals, headers = append(subs, int64(q.Sub)), append(arrivals, int64(q.Arrival)), append(headers, partitions.EncodeHeaders(q.Headers))
 		}
 		from = to
-		f.queue(insertAside, size, f.run, partition, f.epoch, positions, ns, reasons, details, ids, times, keys, values)
+		f.queue(insertAside, size, f.run, partition, f.epoch, positions, ns, reasons, details, ids, times, keys, values, subs, arrivals, headers)
 		if err := f.room(); err != nil {
 			return err
 		}

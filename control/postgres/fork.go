@@ -24,8 +24,8 @@ const (
 
 	forkOutputs = `INSERT INTO weir.journal_outputs (run, partition, epoch, part, parts, rows, first, last, data)
 		SELECT $1, partition, epoch, part, parts, rows, first, last, data FROM weir.journal_outputs WHERE run = $2 AND epoch <= $3`
-	forkAside = `INSERT INTO weir.quarantine (run, partition, position, epoch, n, reason, detail, event_id, event_time, key, value)
-		SELECT $1, partition, position, epoch, n, reason, detail, event_id, event_time, key, value FROM weir.quarantine WHERE run = $2 AND epoch <= $3`
+	forkAside = `INSERT INTO weir.quarantine (run, partition, position, epoch, n, reason, detail, event_id, event_time, key, value, sub, arrival, headers)
+		SELECT $1, partition, position, epoch, n, reason, detail, event_id, event_time, key, value, sub, arrival, headers FROM weir.quarantine WHERE run = $2 AND epoch <= $3`
 	forkDecisions = `INSERT INTO weir.decisions (run, partition, position, epoch, n, kind, detail)
 		SELECT $1, partition, position, epoch, n, kind, detail FROM weir.decisions WHERE run = $2 AND epoch <= $3`
 )

@@ -126,15 +126,18 @@ func (j *joiner) complete() bool { return j.last.parts == 0 || j.last.part == j.
 // Quarantine is control.Journal's.
 func (s *Store) Quarantine(ctx context.Context, runID string, fn func(partitions.Quarantined) error) error {
 	return s.reading(ctx, "quarantine", runID, nil, func(tx pgx.Tx, run int64, give func(error) error) error {
-		query := `SELECT partition, position, reason, detail, event_id, event_time, key, value FROM weir.quarantine WHERE run = $1 ORDER BY partition, position, epoch, n`
+		query := `SELECT partition, position, row_number() OVER (PARTITION BY partition ORDER BY epoch, n) - 1, sub, reason, detail, event_id, event_time, arrival, key, value, headers
+			FROM weir.quarantine WHERE run = $1 ORDER BY partition, position, epoch, n`
 		return each(ctx, tx, query, []any{run}, func(rows pgx.Rows) error {
 			var q partitions.Quarantined
-			var position, reason, detail, id pgtype.DriverBytes
-			err := rows.Scan(&q.Partition, &position, &reason, &detail, &id, &q.EventTime, &q.Key, &q.Value)
+			var position, reason, detail, id, headers pgtype.DriverBytes
+			err := rows.Scan(&q.Partition, &position, &q.Number, &q.Sub, &reason, &detail, &id, &q.EventTime, &q.Arrival, &q.Key, &q.Value, &headers)
 			if err != nil {
 				return err
 			}
-			if q.Position, _, err = record.DecodePosition(position); err != nil {
+			var bad error
+			q.Headers, bad = partitions.DecodeHeaders(headers)
+			if q.Position, _, err = record.DecodePosition(position); err != nil || bad != nil {
 				return s.corrupt("run %q, partition %d: a quarantined record is damaged", runID, q.Partition)
 			}
 			q.Reason, q.Detail, q.EventID = string(reason), string(detail), string(id)

@@ -48,16 +48,12 @@ func (s *Store) fits(c control.Commit) error {
 			}
 		}
 		for i := range p.Quarantine {
-			if n := quarantineSize(&p.Quarantine[i]); n > s.cfg.maxBlob {
+			if n := p.Quarantine[i].Size(); n > s.cfg.maxBlob {
 				return tooLarge(p.Cut.Partition, fmt.Sprintf("the quarantined record at %s", p.Quarantine[i].Position), n)
 			}
 		}
 	}
 	return nil
-}
-
-func quarantineSize(q *partitions.Quarantined) int {
-	return len(q.Key) + len(q.Value) + len(q.Detail) + len(q.EventID)
 }
 
 func (t *txn) commit(l *control.Lease, c control.Commit) error {
@@ -241,17 +237,22 @@ func (t *txn) rows(row *cutRow, rows *partitions.Rows) error {
 }
 
 func (t *txn) quarantine(row *cutRow, all []partitions.Quarantined) error {
-	size := func(i int) int { return quarantineSize(&all[i]) }
+	size := func(i int) int { return all[i].Size() }
 	err := t.inserted("insert quarantine", t.s.st.quarantine, len(all), size, func(args []any, i int) []any {
 		q := all[i]
 		q.Partition = int32(row.partition)
-		position, _ := q.Position.AppendBinary(nil) // its error is always nil
-		n := row.quarantined + int64(i)
-		return append(args, row.run, row.partition, position, row.epoch, n, q.Reason, q.Detail, q.EventID, int64(q.EventTime),
-			quarantineSum(row.run, row.epoch, n, position, &q), orNull(q.Key), orNull(q.Value))
+		return append(args, quarantineArgs(row, row.epoch, row.quarantined+int64(i), &q)...)
 	})
 	row.quarantined += int64(len(all))
 	return err
+}
+
+// quarantineArgs are the columns of insertQuarantine. n is the number of q in its partition.
+func quarantineArgs(row *cutRow, epoch, n int64, q *partitions.Quarantined) []any {
+	position, _ := q.Position.AppendBinary(nil) // its error is always nil
+	headers := partitions.EncodeHeaders(q.Headers)
+	return []any{row.run, row.partition, position, epoch, n, q.Reason, q.Detail, q.EventID, int64(q.EventTime), int64(q.Sub), int64(q.Arrival), orNull(headers),
+		quarantineSum(row.run, epoch, n, position, headers, q), orNull(q.Key), orNull(q.Value)}
 }
 
 func (t *txn) decisions(row *cutRow, all []partitions.Decision) error {

@@ -119,9 +119,15 @@ func (r *outputRow) sum(run int64, partition int32, data []byte) int64 {
 	return int64(newSum("outputs").ints(run, int64(partition), r.epoch, r.part, r.parts, r.rows, r.first, r.last).bytes(data))
 }
 
-func quarantineSum(run int64, epoch, n int64, position []byte, q *partitions.Quarantined) int64 {
+// quarantineSum is the sum of a quarantined record, with its headers as they are encoded. Rows of the first four versions of the schema have no number
+// within their position, no arrival and no headers, and a sum without them.
+func quarantineSum(run int64, epoch, n int64, position, headers []byte, q *partitions.Quarantined) int64 {
 	s := newSum("quarantine").ints(run, int64(q.Partition)).bytes(position).ints(epoch, n).text(q.Reason, q.Detail, q.EventID)
-	return int64(s.ints(int64(q.EventTime)).bytes(q.Key).bytes(q.Value))
+	s = s.ints(int64(q.EventTime)).bytes(q.Key).bytes(q.Value)
+	if q.Sub > 0 || q.Arrival != record.NoTime || headers != nil {
+		s = s.ints(int64(q.Sub), int64(q.Arrival)).bytes(headers)
+	}
+	return int64(s)
 }
 
 func decisionSum(run int64, epoch, n int64, position []byte, d *partitions.Decision) int64 {

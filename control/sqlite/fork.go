@@ -179,9 +179,7 @@ func (k *forking) quarantine(from *runRow, old, row *cutRow) error {
 			return nil
 		}
 		row.quarantined++
-		position, _ := q.Position.AppendBinary(nil) // its error is always nil
-		_, err = t.exec("copy quarantine", t.s.st.quarantine[len(batches)-1], row.run, row.partition, position, q.epoch, q.n, q.Reason, q.Detail, q.EventID, int64(q.EventTime),
-			quarantineSum(row.run, q.epoch, q.n, position, &q.Quarantined), orNull(q.Key), orNull(q.Value))
+		_, err = t.exec("copy quarantine", t.s.st.quarantine[len(batches)-1], quarantineArgs(row, q.epoch, q.Number, &q.Quarantined)...)
 		return err
 	})
 	return k.whole(err, from, old, "quarantined records", read, old.quarantined)

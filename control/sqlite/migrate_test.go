@@ -149,7 +149,7 @@ func version2(t *testing.T, path string) {
 	write(t, path, data)
 }
 
-var of2 = controltest.Workload{Seed: 22, RunID: "run", Partitions: 2, Rows: 4, Blob: 100}
+var of2 = controltest.Workload{Seed: 22, RunID: "run", Partitions: 2, Rows: 4, Blob: 100, Earlier: true}
 
 // A file of the second version comes to the newest: the run is whole, has the digests of its state, and can be owned and forked.
 func TestMigratesAFileOfVersion2(t *testing.T) {

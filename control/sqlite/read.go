@@ -173,14 +173,14 @@ func (s *Store) Quarantine(ctx context.Context, runID string, fn func(partitions
 // quarantineRow is a row of the table quarantine.
 type quarantineRow struct {
 	partitions.Quarantined
-	epoch, n int64
+	epoch int64
 }
 
 func (s *Store) scanQuarantined(rows *sql.Rows, run *runRow) (q quarantineRow, err error) {
-	var position, key, value sql.RawBytes
+	var position, headers, key, value sql.RawBytes
 	var crc int64
-	var noKey, noValue bool
-	err = rows.Scan(&q.Partition, &position, &q.epoch, &q.n, &q.Reason, &q.Detail, &q.EventID, &q.EventTime, &crc, &noKey, &key, &noValue, &value)
+	var noHeaders, noKey, noValue bool
+	err = rows.Scan(&q.Partition, &position, &q.epoch, &q.Number, &q.Reason, &q.Detail, &q.EventID, &q.EventTime, &q.Sub, &q.Arrival, &noHeaders, &headers, &crc, &noKey, &key, &noValue, &value)
 	if err := s.scanned(err, "a quarantined record"); err != nil {
 		return q, err
 	}
@@ -190,7 +190,13 @@ func (s *Store) scanQuarantined(rows *sql.Rows, run *runRow) (q quarantineRow, e
 	if !noValue {
 		q.Value = bytes.Clone(notNil(value))
 	}
-	if q.Position, _, err = record.DecodePosition(position); err != nil || crc != quarantineSum(run.id, q.epoch, q.n, position, &q.Quarantined) {
+	encoded := notNil(headers)
+	if noHeaders {
+		encoded = nil
+	}
+	var bad error
+	q.Headers, bad = partitions.DecodeHeaders(encoded)
+	if q.Position, _, err = record.DecodePosition(position); err != nil || bad != nil || crc != quarantineSum(run.id, q.epoch, q.Number, position, encoded, &q.Quarantined) {
 		return q, s.corrupt("run %q, partition %d: a quarantined record is damaged", run.runID, q.Partition)
 	}
 	return q, nil

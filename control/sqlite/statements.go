@@ -15,7 +15,7 @@ const (
 	selectBlob     = `SELECT crc, data FROM blobs WHERE run = ? AND partition = ? AND name = ?`
 	selectBlobs    = `SELECT name, crc, data FROM blobs WHERE run = ? AND partition = ? ORDER BY name`
 	selectOutputs  = `SELECT epoch, part, parts, rows, first, last, crc, data FROM outputs WHERE run = ? AND partition = ? ORDER BY epoch, part`
-	quarantined    = `SELECT partition, position, epoch, n, reason, detail, event_id, event_time, crc, key IS NULL, key, value IS NULL, value FROM quarantine`
+	quarantined    = `SELECT partition, position, epoch, n, reason, detail, event_id, event_time, sub, arrival, headers IS NULL, headers, crc, key IS NULL, key, value IS NULL, value FROM quarantine`
 	decided        = `SELECT partition, position, epoch, n, kind, detail, crc FROM decisions`
 	byPosition     = ` ORDER BY partition, position, epoch, n`
 
@@ -39,8 +39,8 @@ const (
 	deleteBlob   = `DELETE FROM blobs WHERE run = ? AND partition = ? AND name = ?`
 	insertOutput = `INSERT INTO outputs (run, partition, epoch, part, parts, rows, first, last, crc, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-	insertQuarantine = `INSERT INTO quarantine (run, partition, position, epoch, n, reason, detail, event_id, event_time, crc, key, value) VALUES `
-	quarantineWidth  = 12
+	insertQuarantine = `INSERT INTO quarantine (run, partition, position, epoch, n, reason, detail, event_id, event_time, sub, arrival, headers, crc, key, value) VALUES `
+	quarantineWidth  = 15
 	insertDecisions  = `INSERT INTO decisions (run, partition, position, epoch, n, kind, detail, crc) VALUES `
 	decisionsWidth   = 8
 )

@@ -83,7 +83,7 @@ func (t *Truth) Partitions() []int32 {
 func weight(rows partitions.Rows, aside []partitions.Quarantined) int64 {
 	n := int64(len(rows.Data))
 	for _, q := range aside {
-		n += int64(200 + len(q.Key) + len(q.Value) + len(q.EventID) + len(q.Detail))
+		n += int64(200 + q.Size())
 	}
 	return n
 }
