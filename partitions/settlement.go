@@ -34,8 +34,10 @@ import (
 // Only RUNNING is changed by a completion, so an acknowledgement that comes late, twice, from before a rewind or from somewhere else
 // never moves the committed position.
 //
-// Memory is bounded: at most capacity deliveries stand between the oldest unfinished one and the newest, 24 bytes and a bit each. At that bound
-// Deliver refuses and the reader has to wait. Not safe for concurrent use.
+// A delivery is one record, or a run of them that ends as one (Bulk). Both may be mixed.
+//
+// Memory is bounded: at most capacity deliveries stand between the oldest unfinished one and the newest, 24 bytes and a bit each, and about 130
+// more for a bulk. At that bound Deliver refuses and the reader has to wait. Not safe for concurrent use.
 type Settlement struct {
 	partition int32
 	rewinds   uint32
@@ -47,6 +49,11 @@ type Settlement struct {
 	ring        []record.Position
 	done        []uint64
 	first, next uint64
+	// bulks are those deliveries of this generation that are runs of records, oldest first; passed of them the committed position has passed. records
+	// and bytes are those of the others.
+	bulks          []bulk
+	passed         int
+	records, bytes int64
 
 	committed record.Position
 	known     bool
@@ -151,6 +158,9 @@ func (s *Settlement) Done(t Ticket) Settled {
 		s.first++
 	}
 	s.committed, s.known = *s.at(s.first - 1), true
+	if len(s.bulks) > 0 {
+		s.pass()
+	}
 	return SettledMoved
 }
 
@@ -179,6 +189,7 @@ func (s *Settlement) Committed() (record.Position, bool) { return s.committed, s
 func (s *Settlement) Rewind(committed record.Position, known bool) {
 	s.rewinds++
 	s.first, s.next = 0, 0
+	s.bulks, s.passed, s.records, s.bytes = s.bulks[:0], 0, 0, 0
 	s.committed, s.last, s.known = committed, committed, known
 	if !known {
 		s.committed, s.last = record.Position{}, record.Position{}
@@ -190,8 +201,11 @@ func (s *Settlement) Oldest() (record.Position, bool) {
 	if s.Drained() {
 		return record.Position{}, false
 	}
-	return *s.at(s.first), true
+	return s.Flight().Oldest, true
 }
+
+// Last is the newest position delivered, or the committed one that Rewind named; false when there is none.
+func (s *Settlement) Last() (record.Position, bool) { return s.last, s.known || s.next > 0 }
 
 // InFlight is the number of deliveries from the oldest unfinished one to the newest, those done in between included: what the capacity
 // bounds.
