@@ -63,6 +63,7 @@ func newBench(k *actortest.Kit, parts int, tune func(*Config)) *bench {
 	if b.in.state, err = b.journal.OpenRun(context.Background(), control.RunHeader{RunID: "run", Fingerprint: "f", Source: "log", Partitions: b.in.partitions}); err != nil {
 		k.T.Fatal(err)
 	}
+	b.in.settling = newSettling(b.in)
 	k.T.Cleanup(func() { e.cancel(); b.in.workers.Wait() })
 	return b
 }
@@ -267,6 +268,8 @@ func TestCoordinatorHasOneCutUnderWay(t *testing.T) {
 		if first.epoch != 1 || first.force {
 			t.Errorf("%+v", first)
 		}
+		b.in.settling.deliver(0, partitions.Bulk{Last: record.Offset(4), Records: 5})
+		b.in.settling.seal(0)
 		cut := control.PartitionCommit{Cut: partitions.Cut{Next: record.Offset(5), Watermark: record.NoTime, Put: []partitions.StateBlob{{Name: "core"}}}}
 		cut.Rows.Append(1, []byte("id"), []byte("key"), nil)
 		shell.Send(c, toCoordinator(aligned{stamp: now(b), epoch: 1, partitions: []control.PartitionCommit{cut}, watermark: record.NoTime}))

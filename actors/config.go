@@ -111,8 +111,8 @@ type Config struct {
 	// Kill ends Run at once, without a last cut: the second Ctrl-C. Defaults to never. Cancelling the context of Run instead is the
 	// orderly way: intake stops, what was handed out is processed, and a last open cut is committed.
 	Kill context.Context
-	// CommitOffsets is told the next position of every partition after each commit, never before: the courtesy to a consumer group.
-	// Its errors are logged and nothing else. Calls do not overlap; the next commit waits for it, so it must return when ctx ends.
+	// CommitOffsets is told the next position of every partition that has moved, after the commit and never before: the courtesy to a consumer group.
+	// The first call of an incarnation has all of them. An error is logged, and what it was about is told again with the next commit. Calls do not overlap; the next commit waits for it, so it must return when ctx ends.
 	CommitOffsets func(ctx context.Context, next map[int32]record.Position) error
 	// ObserveEvery is how often a log without an end is looked at, for partitions that were added, and for what it is about to remove. Defaults
 	// to 10 s. OnRetention is told when a log is about to remove what the run needs (RETENTION_AT_RISK), and when it is not any more; for

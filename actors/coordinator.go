@@ -9,7 +9,6 @@ import (
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
-	"github.com/weirstream/weir/record"
 )
 
 // coordinatorActor makes epochs: it asks for a cut, commits it, and ends the run with the last one. One cut is under way at a time, from
@@ -181,6 +180,9 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 	if err := in.cfg.Hooks.at(ctx, p); err != nil {
 		return err
 	}
+	if err := in.settling.covers(c); err != nil {
+		return err
+	}
 	journal, err := in.journal()
 	if err != nil {
 		return err
@@ -196,6 +198,7 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 		return err
 	}
 	took := time.Since(began)
+	in.settling.settle(c)
 	if late {
 		if err := in.publish(ctx, c); err != nil {
 			return err
@@ -205,7 +208,7 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 	if err := in.cfg.Hooks.at(ctx, p); err != nil {
 		return err
 	}
-	in.courtesy(ctx, after)
+	in.courtesy(ctx)
 	p.Name = AfterOffsets
 	if err := in.cfg.Hooks.at(ctx, p); err != nil {
 		return err
@@ -216,9 +219,13 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 	return nil
 }
 
-// courtesy tells the consumer group where the journal stands, as long as this run may act.
-func (in *incarnation) courtesy(ctx context.Context, s control.RunState) {
+// courtesy tells the consumer group the committed positions that have moved, as long as this run may act.
+func (in *incarnation) courtesy(ctx context.Context) {
 	if in.cfg.CommitOffsets == nil || !in.holds() {
+		return
+	}
+	next := in.settling.untold()
+	if len(next) == 0 {
 		return
 	}
 	told := ctx
@@ -227,11 +234,10 @@ func (in *incarnation) courtesy(ctx context.Context, s control.RunState) {
 		told, cancel = context.WithDeadline(ctx, l.Deadline)
 		defer cancel()
 	}
-	next := make(map[int32]record.Position, len(s.Cuts))
-	for p, cut := range s.Cuts {
-		next[p] = cut.Next
-	}
-	if err := in.cfg.CommitOffsets(told, next); err != nil && ctx.Err() == nil {
+	err := in.cfg.CommitOffsets(told, next)
+	if err == nil {
+		in.settling.told(next)
+	} else if ctx.Err() == nil {
 		in.log.Warn("the group's offsets were not written; the journal has them", "group", in.cfg.Group, "code", codeName(err), "cause", err.Error())
 	}
 }
@@ -246,6 +252,9 @@ func codeName(err error) string {
 func progressOf(in *incarnation, c control.Commit, s control.RunState, took time.Duration, queues []Queue, seen []PartitionProgress) Progress {
 	p := Progress{Epoch: c.Epoch, Incarnation: in.number, Status: c.Status, Watermark: c.Watermark, CommitTime: took, Queues: queues, Partitions: seen}
 	p.Blocked = in.blockedResults(s)
+	for i := range p.Queues {
+		in.settling.fly(&p.Queues[i])
+	}
 	for _, pc := range c.Partitions {
 		p.Rows += pc.Rows.Count
 	}

@@ -103,6 +103,7 @@ type incarnation struct {
 	orders   []control.Intervention
 	outcomes map[int64]settlement
 	source   sources.Reader
+	settling *settling
 
 	reader      shell.Ref[toReader]
 	coordinator shell.Ref[toCoordinator]
@@ -155,6 +156,7 @@ func (in *incarnation) restore() error {
 	if err := in.applyOrders(); err != nil {
 		return err
 	}
+	in.settling = newSettling(in)
 	p.Name, p.Epoch = AfterRestore, in.state.Epoch
 	if err := in.cfg.Hooks.at(in.ctx, p); err != nil {
 		return err

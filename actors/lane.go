@@ -182,6 +182,7 @@ func (l *lane) queue() Queue {
 	q := Queue{Partition: l.partition, Aside: l.asideRecords, State: l.machine.State()}
 	q.Records, q.Bytes = l.credits.Outstanding()
 	q.WindowRecords, q.WindowBytes = l.credits.Window()
+	l.in.settling.fly(&q)
 	return q
 }
 

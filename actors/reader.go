@@ -88,6 +88,7 @@ func (r *readerActor) Receive(_ *shell.Context, m toReader) error {
 		}
 	case finish:
 		for _, l := range r.lanes {
+			r.in.settling.seal(l.partition)
 			shell.Send(l.to, toPartition(endOfSource{m.stamp, m.through}))
 			shell.Send(l.to, toPartition(barrier{m.stamp, m.epoch}))
 		}
@@ -293,6 +294,7 @@ func (r *readerActor) flush(l *lane) {
 		r.dirty = true
 		r.sinceCut += p.records
 		r.in.handed.Add(p.records)
+		r.in.settling.deliverPart(l.partition, p)
 		shell.Send(l.to, toPartition(deliver{r.in.stamp(), p}))
 	}
 	l.regulate()
@@ -333,6 +335,7 @@ func (r *readerActor) cut(m cutRequest) {
 	r.dirty, r.polledEmpty, r.sinceCut, r.dueAsked = false, false, 0, false
 	queues := make([]Queue, len(r.lanes))
 	for i, l := range r.lanes {
+		r.in.settling.seal(l.partition)
 		shell.Send(l.to, toPartition(barrier{m.stamp, m.epoch}))
 		queues[i] = l.queue()
 	}

@@ -101,7 +101,7 @@ type Progress struct {
 	Blocked []PartitionResult
 	// Partitions that were cut, in ascending order.
 	Partitions []PartitionProgress
-	// Queues, one a partition in ascending order, are as they were when the cut was asked for.
+	// Queues, one a partition in ascending order, are as they were when the cut was asked for; what is Undone is as it is after the commit.
 	Queues []Queue
 }
 
@@ -115,6 +115,16 @@ type Queue struct {
 	Aside int64
 	// State says whether the source is read.
 	State backpressure.State
+	// Undone is what was handed out and is not committed.
+	Undone Undone
+}
+
+// Undone is what of a partition was handed out and is not committed: what would be processed again after a crash.
+type Undone struct {
+	Records, Bytes int64
+	// Oldest holds the committed position since Since, when it was handed out; Since is zero when there is nothing.
+	Oldest record.Position
+	Since  time.Time
 }
 
 // result makes a Result of a committed state.
