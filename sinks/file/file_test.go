@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,16 +31,27 @@ func sink(t testing.TB, dir string, format file.Format, hook func(string) error)
 	return s
 }
 
-// files are the published files of a run, by name: that is by partition and row.
-func files(t testing.TB, dir, run string) [][]byte {
+// paths are the published files of a run, by name: that is by partition and row, in whatever folder they are.
+func paths(t testing.TB, dir, run string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, file.FolderName(run), "p*"))
+	var out []string
+	err := filepath.WalkDir(filepath.Join(dir, file.FolderName(run)), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && strings.HasPrefix(e.Name(), "p") {
+			out = append(out, path)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(paths)
+	slices.SortFunc(out, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
+	return out
+}
+
+func files(t testing.TB, dir, run string) [][]byte {
+	t.Helper()
 	var out [][]byte
-	for _, p := range paths {
+	for _, p := range paths(t, dir, run) {
 		text, err := os.ReadFile(p)
 		if err != nil {
 			t.Fatal(err)
@@ -49,13 +61,23 @@ func files(t testing.TB, dir, run string) [][]byte {
 	return out
 }
 
-func place(t testing.TB, format file.Format, seen func(t testing.TB, run string, text []byte) []sinktest.Seen) sinktest.Place {
-	dir := t.TempDir()
+type reader func(t testing.TB, run string, text []byte) []sinktest.Seen
+
+func place(t testing.TB, cfg file.Config, seen reader) sinktest.Place {
+	cfg.Folder = t.TempDir()
 	return sinktest.Place{
-		Sink: func(hook func(string) error) sinks.Sink { return sink(t, dir, format, hook) },
+		Sink: func(hook func(string) error) sinks.Sink {
+			cfg := cfg
+			cfg.Hook = hook
+			s, err := file.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
 		Seen: func(t testing.TB, run string) []sinktest.Seen {
 			var out []sinktest.Seen
-			for _, text := range files(t, dir, run) {
+			for _, text := range files(t, cfg.Folder, run) {
 				out = append(out, seen(t, run, text)...)
 			}
 			return out
@@ -63,10 +85,12 @@ func place(t testing.TB, format file.Format, seen func(t testing.TB, run string,
 	}
 }
 
-func TestJSONLines(t *testing.T) {
+func suite(t *testing.T, cfg file.Config, seen reader) {
 	t.Parallel()
-	sinktest.Run(t, func(t testing.TB) sinktest.Place { return place(t, file.JSONLines, seenJSON) })
+	sinktest.Run(t, func(t testing.TB) sinktest.Place { return place(t, cfg, seen) })
 }
+
+func TestJSONLines(t *testing.T) { suite(t, file.Config{Format: file.JSONLines}, seenJSON) }
 
 func seenJSON(t testing.TB, _ string, text []byte) []sinktest.Seen {
 	var out []sinktest.Seen
@@ -83,10 +107,7 @@ func seenJSON(t testing.TB, _ string, text []byte) []sinktest.Seen {
 	return out
 }
 
-func TestCSV(t *testing.T) {
-	t.Parallel()
-	sinktest.Run(t, func(t testing.TB) sinktest.Place { return place(t, file.CSV, seenCSV) })
-}
+func TestCSV(t *testing.T) { suite(t, file.Config{Format: file.CSV}, seenCSV) }
 
 func seenCSV(t testing.TB, run string, text []byte) []sinktest.Seen {
 	table := parse(t, string(text))
@@ -215,7 +236,7 @@ func TestUnfitTargets(t *testing.T) {
 	if _, err := sink(t, filepath.Join(t.TempDir(), "none"), nil, nil).Open(t.Context(), to); !codes.Has(err, codes.SinkInvalid) {
 		t.Errorf("missing folder: %v", err)
 	}
-	for name, format := range map[string]file.Format{"JSON Lines": file.JSONLines, "CSV": file.CSV} {
+	for name, format := range map[string]file.Format{"JSON Lines": file.JSONLines, "CSV": file.CSV, "Parquet": file.Parquet} {
 		dir := t.TempDir()
 		w, err := sink(t, dir, format, nil).Open(t.Context(), to)
 		if err != nil {

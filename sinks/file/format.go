@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow/operators"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
@@ -20,6 +21,8 @@ type Format interface {
 	begin(target sinks.Target) encoder
 	// rows counts the rows of a file.
 	rows(path string) (int64, error)
+	// taken are names that no output may have.
+	taken() []string
 }
 
 // encoder turns rows into the bytes of a file. It is for one goroutine.
@@ -34,6 +37,9 @@ var (
 	// CSV is RFC 4180 with \n: a line of names (partition, row, time, event_id, key and the outputs), then a line for each row. A null is an empty
 	// field; texts are always quoted, and their bytes are as they came.
 	CSV Format = csvFormat{}
+	// Parquet has the columns run, partition, row, time (nanoseconds in UTC), key, key_bytes, event_id, event_id_bytes, and a nullable double for each
+	// output. A key or an id that is not UTF-8 stands in the column of bytes, and the other is null.
+	Parquet Format = parquetFormat{}
 )
 
 // errCut says that a file ends in the middle of a row.
@@ -44,13 +50,20 @@ const pieceBytes = 256 << 10
 
 // scratch is the memory of an encoder of lines.
 type scratch struct {
-	width  int
-	values []operators.Value
-	buf    []byte
+	width   int
+	outputs []string
+	values  []operators.Value
+	buf     []byte
 }
 
 func newScratch(t sinks.Target) scratch {
-	return scratch{width: len(t.Outputs), values: make([]operators.Value, 0, len(t.Outputs))}
+	return scratch{width: len(t.Outputs), outputs: t.Outputs, values: make([]operators.Value, 0, len(t.Outputs))}
+}
+
+// noNumber refuses NaN and infinities, which operators do not let out, where a format has nothing to write for them.
+func (s *scratch) noNumber(partition int32, number int64, output int, f float64) error {
+	return codes.New(codes.SinkInvalid, "sink of files: the output %q is %v in row %d of partition %d, and this format has no such number: publish to Parquet, or let the operator give a gap",
+		s.outputs[output], f, number, partition)
 }
 
 // lines writes a head and then what line appends for each row.
@@ -58,6 +71,11 @@ func (s *scratch) lines(out io.Writer, head []byte, rows []sinks.Rows, line func
 	buf := append(s.buf[:0], head...)
 	for _, r := range rows {
 		err := r.Each(s.width, s.values, func(number int64, row *partitions.Row) error {
+			for i := range row.Values {
+				if f := row.Values[i].F; row.Values[i].OK && f-f != 0 {
+					return s.noNumber(r.Partition, number, i, f)
+				}
+			}
 			if buf = line(buf, r.Partition, number, row); len(buf) < pieceBytes {
 				return nil
 			}
@@ -78,6 +96,8 @@ type jsonLines struct{}
 
 func (jsonLines) extension() string { return ".jsonl" }
 
+func (jsonLines) taken() []string { return nil }
+
 type jsonEncoder struct {
 	scratch
 	json *sinks.JSON
@@ -96,6 +116,8 @@ func (jsonLines) rows(path string) (int64, error) { return lines(path, false) }
 type csvFormat struct{}
 
 func (csvFormat) extension() string { return ".csv" }
+
+func (csvFormat) taken() []string { return nil }
 
 type csvEncoder struct {
 	scratch

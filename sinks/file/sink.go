@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/sinks"
@@ -20,6 +22,8 @@ type Config struct {
 	Folder string
 	// Format of the files. Defaults to JSONLines.
 	Format Format
+	// Every, unless 0, puts files into folders by the event time of their rows, one for each such stretch, as CheckEvery allows.
+	Every time.Duration
 	// Perm of the files, subject to the process's umask for folders. Defaults to 0640.
 	Perm fs.FileMode
 	// Hook, unless nil, is called between any two steps; what it returns ends the write there. It is for drills and tests.
@@ -45,7 +49,7 @@ func New(cfg Config) (*Sink, error) {
 	if cfg.Hook == nil {
 		cfg.Hook = func(string) error { return nil }
 	}
-	return &Sink{cfg}, nil
+	return &Sink{cfg}, CheckEvery(cfg.Every)
 }
 
 // Features implements sinks.Sink.
@@ -55,7 +59,10 @@ func (s *Sink) Features() sinks.Features {
 
 // Open implements sinks.Sink.
 func (s *Sink) Open(ctx context.Context, target sinks.Target) (sinks.Writer, error) {
-	w := &writer{cfg: s.cfg, folder: filepath.Join(s.cfg.Folder, folderName(target.RunID)), encode: s.cfg.Format.begin(target)}
+	if err := s.fits(target); err != nil {
+		return nil, err
+	}
+	w := &writer{cfg: s.cfg, folder: filepath.Join(s.cfg.Folder, folderName(target.RunID)), width: len(target.Outputs), encode: s.cfg.Format.begin(target), known: map[string]bool{}}
 	if err := w.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -68,6 +75,18 @@ func (s *Sink) Open(ctx context.Context, target sinks.Target) (sinks.Writer, err
 	}
 	w.progress = sinks.NewProgress(len(target.Outputs), at)
 	return w, nil
+}
+
+// fits refuses outputs that would have the name of a column that is there already.
+func (s *Sink) fits(target sinks.Target) error {
+	_, folders := levels(s.cfg.Every)
+	for _, name := range target.Outputs {
+		lower := strings.ToLower(name) // most readers do not care for case
+		if slices.Contains(s.cfg.Format.taken(), lower) || slices.Contains(folders, lower) {
+			return codes.New(codes.SinkInvalid, "sink of files: the output %q has the name of a column that every row has: give it another name in the flow", name)
+		}
+	}
+	return nil
 }
 
 const temporary = ".new-"
@@ -129,38 +148,45 @@ func (w *writer) prepare(ctx context.Context) error {
 			}
 		}
 	}
-	// What is about to be read back may have been linked by a process that was killed before it synced the folder.
-	if err := syncFolder(w.folder); err != nil {
-		return unwritable(w.folder, err)
+	if err := w.pin(); err != nil {
+		return err
 	}
 	return w.step(ctx, "cleaned up")
 }
 
 // stands reads the last file of each partition.
 func (w *writer) stands(parts []int32) (map[int32]int64, error) {
-	at := map[int32]int64{}
+	type place struct {
+		folder string
+		from   int64
+	}
+	at, last, folders := map[int32]int64{}, map[int32]place{}, map[string]bool{}
 	for _, p := range parts {
 		at[p] = 0
 	}
-	last := map[int32]string{}
-	entries, err := os.ReadDir(w.folder)
-	if err != nil {
-		return nil, unwritable(w.folder, err)
-	}
-	for _, e := range entries { // sorted by name, and so by the first row
-		p, _, ok := w.place(e.Name())
-		if _, ours := at[p]; ok && ours {
-			last[p] = e.Name()
+	err := w.each("", 0, func(folder string, p int32, from int64) {
+		_, ours := at[p]
+		if l, found := last[p]; ours && (!found || from > l.from) {
+			last[p] = place{folder, from}
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	for p, name := range last {
-		path := filepath.Join(w.folder, name)
+	for p, l := range last {
+		folders[l.folder] = true
+		path := filepath.Join(w.folder, l.folder, w.name(p, l.from))
 		n, err := w.cfg.Format.rows(path)
 		if err != nil {
 			return nil, codes.New(codes.SinkInvalid, "sink of files: %s is not as it was written (%v): restore it, since it tells where its partition goes on", path, err)
 		}
-		_, from, _ := w.place(name)
-		at[p] = from + n
+		at[p] = l.from + n
+	}
+	// What was read back may have been linked by a process that was killed before it synced the folder.
+	for folder := range folders {
+		if err := w.lasting(folder); err != nil {
+			return nil, err
+		}
 	}
 	return at, nil
 }

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/weirstream/weir/codes"
@@ -17,12 +19,17 @@ import (
 type writer struct {
 	cfg      Config
 	folder   string
+	width    int
 	encode   encoder
 	progress *sinks.Progress
+	known    map[string]bool // folders that are there and last
 }
 
-// draft is a file in the making: temporary, and the name that it is to have.
-type draft struct{ path, final string }
+// draft is a file in the making: temporary, and the folder and the name that it is to have.
+type draft struct {
+	path, folder, name string
+	round              int
+}
 
 // Published implements sinks.Writer.
 func (w *writer) Published() map[int32]int64 { return w.progress.Published() }
@@ -30,7 +37,7 @@ func (w *writer) Published() map[int32]int64 { return w.progress.Published() }
 // Close implements sinks.Writer.
 func (w *writer) Close() error { return nil }
 
-// Publish implements sinks.Writer: one file for each partition. All are written before the first takes its name.
+// Publish implements sinks.Writer: one file for each partition, or several that follow each other. All are written before the first takes its name.
 func (w *writer) Publish(ctx context.Context, batches []sinks.Rows) error {
 	rest, err := w.progress.Rest(batches)
 	if err == nil && len(rest) > 0 {
@@ -53,27 +60,65 @@ func (w *writer) publish(ctx context.Context, rest []sinks.Rows) error {
 		for n < len(rest) && rest[n].Partition == rest[0].Partition {
 			n++
 		}
-		path, err := w.draft(ctx, rest[:n])
-		if path != "" {
-			drafts = append(drafts, draft{path, filepath.Join(w.folder, w.name(rest[0].Partition, rest[0].From))})
-		}
+		err := w.pieces(rest[:n], func(p piece) error {
+			path, err := w.draft(ctx, p.rows)
+			if path != "" {
+				drafts = append(drafts, draft{path, p.folder, w.name(p.rows[0].Partition, p.rows[0].From), p.round})
+			}
+			return err
+		})
 		if err != nil {
 			return err
 		}
 		rest = rest[n:]
 	}
-	for _, d := range drafts {
-		if err := os.Link(d.path, d.final); err != nil {
-			return w.explain(d.final, err)
+	return w.link(ctx, drafts)
+}
+
+// link gives files their names. A partition's come in the order of their rows, each once the one before is there to stay: what stands is read from the last
+// one, after whatever kill. Those of several partitions go side by side.
+func (w *writer) link(ctx context.Context, drafts []draft) error {
+	slices.SortStableFunc(drafts, func(a, b draft) int { return a.round - b.round })
+	dirty := map[string]bool{}
+	for i, d := range drafts {
+		if i > 0 && d.round != drafts[i-1].round {
+			if err := w.settle(dirty); err != nil {
+				return err
+			}
+		}
+		if err := w.made(cmp.Or(d.folder, ".")); err != nil {
+			return err
+		}
+		dirty[d.folder] = true
+		final := filepath.Join(w.folder, d.folder, d.name)
+		if err := os.Link(d.path, final); err != nil {
+			return w.explain(final, err)
 		}
 		if err := w.step(ctx, "linked"); err != nil {
 			return err
 		}
 	}
-	if err := syncFolder(w.folder); err != nil {
-		return unwritable(w.folder, err)
+	if err := w.settle(dirty); err != nil {
+		return err
 	}
 	return w.step(ctx, "published")
+}
+
+// settle syncs folders and empties the set.
+func (w *writer) settle(dirty map[string]bool) error {
+	for folder := range dirty {
+		if err := w.lasting(folder); err != nil {
+			return err
+		}
+	}
+	clear(dirty)
+	return nil
+}
+
+// lasting syncs a folder of the run.
+func (w *writer) lasting(folder string) error {
+	path := filepath.Join(w.folder, folder)
+	return unwritable(path, syncFolder(path))
 }
 
 // draft writes rows of one partition to a temporary file, synced. Its path is "" while there is none.
