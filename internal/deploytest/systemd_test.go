@@ -12,6 +12,9 @@ import (
 
 const unitFile = "deploy/systemd/weir@.service"
 
+// batchUnits are those of the batch runs, which share a user and a folder.
+var batchUnits = []string{"deploy/systemd/weir-worker.service", "deploy/systemd/weir-serve.service"}
+
 // settings of a unit; a list that is set twice has both values.
 func settings(text string) map[string][]string {
 	out := map[string][]string{}
@@ -40,11 +43,25 @@ func TestUnit(t *testing.T) {
 	line := s["ExecStart"][0]
 	env := read(t, "deploy/systemd/weir.env.example")
 	for key, values := range settings(env) {
-		if !strings.Contains(line, "${"+key+"}") {
-			t.Errorf("%s of the example is not used", key)
+		used := strings.Count(line, "${"+key+"}") + strings.Count(line, "$"+key)
+		if used != 1 {
+			t.Errorf("%s of the example is used %d times", key, used)
 		}
-		line = strings.ReplaceAll(line, "${"+key+"}", values[0])
+		line = strings.NewReplacer("${"+key+"}", values[0], "$"+key, values[0]).Replace(line)
 	}
+	// What the example shows as another choice has to be one.
+	_, other, found := strings.Cut(env, "\n#WEIR_INPUT=")
+	other, _, _ = strings.Cut(other, "\n")
+	if !found {
+		t.Fatal("the example has no other input")
+	}
+	for _, line := range []string{line, strings.Replace(line, settings(env)["WEIR_INPUT"][0], other, 1)} {
+		ofUnit(t, line)
+	}
+}
+
+func ofUnit(t *testing.T, line string) {
+	t.Helper()
 	line = strings.NewReplacer("%i", "ticks-1", "%d", "/run/credentials/weir@ticks-1.service", "%S", "/nowhere/lib").Replace(line)
 	args := strings.Fields(line)
 	if args[0] != "/usr/local/bin/weir" || !strings.HasPrefix(flag(args, "listen"), "127.0.0.1:") {
@@ -52,6 +69,34 @@ func TestUnit(t *testing.T) {
 	}
 	accepts(t, unitFile, args[1:])
 	secretless(t, unitFile, args[1:])
+}
+
+func TestBatchUnits(t *testing.T) {
+	t.Parallel()
+	run := settings(read(t, unitFile))
+	for _, file := range batchUnits {
+		s := settings(read(t, file))
+		for key, values := range run {
+			switch key {
+			case "Description", "ExecStart", "EnvironmentFile", "LoadCredential", "Environment", "MemoryMax", "TimeoutStopSec", "RestartPreventExitStatus", "StateDirectory":
+				continue
+			}
+			if strings.Join(s[key], "|") != strings.Join(values, "|") {
+				t.Errorf("%s: %s is %v, and %v in the unit of a run", file, key, s[key], values)
+			}
+		}
+		if s["User"][0] != "weir-batch" || s["StateDirectory"][0] != "weir-batch" || s["RestartPreventExitStatus"][0] != "2 3" {
+			t.Errorf("%s: %v", file, s)
+		}
+		args := strings.Fields(strings.NewReplacer("%d", "/nowhere/credentials", "%S", "/nowhere/lib").Replace(s["ExecStart"][0]))
+		accepts(t, file, args[1:])
+		secretless(t, file, args[1:])
+		for _, c := range s["LoadCredential"] {
+			if name, _, _ := strings.Cut(c, ":"); !strings.Contains(s["ExecStart"][0], "%d/"+name) {
+				t.Errorf("%s: the credential %s is not used", file, name)
+			}
+		}
+	}
 }
 
 // systemd's own tool reads the unit, with the binary where it will be, and says how much the sandbox leaves open.
@@ -66,15 +111,18 @@ func TestUnitBySystemd(t *testing.T) {
 		}
 		return exec.Command(tool, append(args, path)...).CombinedOutput()
 	}
-	if out, err := check(text, "verify", "--man=no"); err != nil || len(out) > 0 {
-		t.Errorf("verify: %v\n%s", err, out)
+	for _, file := range append([]string{unitFile}, batchUnits...) {
+		text := strings.ReplaceAll(read(t, file), "/usr/local/bin/weir", binary(t))
+		if out, err := check(text, "verify", "--man=no"); err != nil || len(out) > 0 {
+			t.Errorf("%s: verify: %v\n%s", file, err, out)
+		}
+		// From 0, nothing can be done, to 100; without a sandbox a service has 96.
+		if out, err := check(text, "security", "--offline=yes", "--threshold=20", "--no-pager"); err != nil {
+			t.Errorf("%s: security: %v\n%s", file, err, out)
+		}
 	}
 	if out, err := check(strings.Replace(text, "ProtectSystem=", "ProtectSistem=", 1), "verify", "--man=no"); err == nil && len(out) == 0 {
 		t.Error("verify finds nothing wrong with a misspelled setting")
-	}
-	// From 0, nothing can be done, to 100; without a sandbox a service has 96.
-	if out, err := check(text, "security", "--offline=yes", "--threshold=20", "--no-pager"); err != nil {
-		t.Errorf("security: %v\n%s", err, out)
 	}
 	if _, err := check(strings.Replace(text, "ProtectSystem=strict", "ProtectSystem=no", 1), "security", "--offline=yes", "--threshold=1", "--no-pager"); err == nil {
 		t.Error("security finds nothing to say of a unit that leaves the system open")
