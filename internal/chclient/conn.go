@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/weirstream/weir/secret"
 )
 
 // revision of the protocol that this client speaks at most, and that a server must speak at least.
@@ -18,7 +20,8 @@ type Config struct {
 	// Address is host:port of the native protocol, 9000 usually, or 9440 with TLS.
 	Address string
 	// Database and User default to "default".
-	Database, User, Password string
+	Database, User string
+	Password       secret.Text
 	// TLS, unless nil, encrypts the connection. ServerName defaults to the host of Address.
 	TLS *tls.Config
 	// ConnectTimeout bounds connecting and logging in, Timeout each call. They default to 5 s and 30 s.
@@ -150,7 +153,7 @@ func (c *Conn) hello(cfg Config) error {
 	b = appendUvarint(b, revision)
 	b = AppendString(b, []byte(or(cfg.Database, "default")))
 	b = AppendString(b, []byte(or(cfg.User, "default")))
-	b = AppendString(b, []byte(cfg.Password))
+	b = AppendString(b, []byte(cfg.Password.Reveal()))
 	if err := c.write(b); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirstream/weir/internal/chclient"
 	"github.com/weirstream/weir/internal/chtest"
+	"github.com/weirstream/weir/secret"
 )
 
 func TestMain(m *testing.M) { os.Exit(chtest.Run(m)) }
@@ -125,9 +126,9 @@ func TestLogins(t *testing.T) {
 		says string
 	}{
 		"plain":             {chclient.Config{Address: db.Address}, ""},
-		"password":          {chclient.Config{Address: db.Address, User: chtest.Guarded, Password: chtest.Password}, ""},
-		"TLS":               {chclient.Config{Address: db.Secure, TLS: secure, User: chtest.Guarded, Password: chtest.Password}, ""},
-		"wrong password":    {chclient.Config{Address: db.Address, User: chtest.Guarded, Password: "x"}, "193"},
+		"password":          {chclient.Config{Address: db.Address, User: chtest.Guarded, Password: secret.New(chtest.Password)}, ""},
+		"TLS":               {chclient.Config{Address: db.Secure, TLS: secure, User: chtest.Guarded, Password: secret.New(chtest.Password)}, ""},
+		"wrong password":    {chclient.Config{Address: db.Address, User: chtest.Guarded, Password: secret.New("x")}, "193"},
 		"unknown user":      {chclient.Config{Address: db.Address, User: "nobody"}, "192"},
 		"unknown authority": {chclient.Config{Address: db.Secure, TLS: &tls.Config{RootCAs: x509.NewCertPool()}}, "unknown authority"},
 		"plain to TLS":      {chclient.Config{Address: db.Secure, ConnectTimeout: 10 * time.Second}, ""},
