@@ -72,6 +72,10 @@ func (o *drillOptions) check() error {
 		return usagef("--scope must be run or partition, not %q", o.scope)
 	case o.scope == scopePartition && (o.Records == 0 || o.Moves < 1):
 		return usagef("--scope partition is a long drill: give --records, and --moves of at least 1")
+	case o.scope == scopePartition && o.Partitions < 4:
+		return usagef("--scope partition has four daemons at times, each with a partition of its own: --partitions must be at least 4, not %d", o.Partitions)
+	case o.Records > 0 && o.Records < 50*int64(o.Faults):
+		return usagef("--records %d are too few for %d faults: every failpoint needs 50 of its own", o.Records, o.Faults)
 	case o.Grace <= 0:
 		return usagef("--grace must be more than 0, not %s", o.Grace)
 	case o.TTL < 2*minTTL || o.TTL > time.Hour:

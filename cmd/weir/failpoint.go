@@ -19,8 +19,9 @@ import (
 // The environment of a drill. None of it is meant for production: it makes a process fail on purpose.
 const (
 	// failpointsEnv is NAME[@EPOCH]=kill|stop|panic, several separated by commas. NAME is a failpoint of the engine or store:STEP, a step of
-	// a write to the store. @EPOCH waits for that epoch in the making, or a later one; @+N for the N-th after the one that the process has
-	// resumed from. Each fires once in the life of the process.
+	// a write to the store. @EPOCH waits for that epoch in the making, or a later one; @+N for the N-th after the one that the run, or the
+	// partition that is one, has resumed from in this process. Each fires once in the life of the process. NAME=tell, for a failpoint of the
+	// engine, fails nothing and is told every time.
 	failpointsEnv = "WEIR_FAILPOINTS"
 	// ownerEnv is the owner id, where two processes are to have the same by mistake.
 	ownerEnv = "WEIR_DRILL_OWNER"
@@ -34,6 +35,7 @@ const (
 	actKill  = "kill"
 	actStop  = "stop"
 	actPanic = "panic"
+	actTell  = "tell"
 )
 
 // storePrefix marks the steps of the store among the failpoints.
@@ -64,22 +66,30 @@ type fault struct {
 type failpoints struct {
 	mu     sync.Mutex
 	faults []*fault
-	out    io.Writer
-	// making is the epoch in the making, as far as the points that were passed tell. committing says that it is being written.
-	making     uint64
-	committing bool
-	// base is the epoch that the process has resumed from, once it has.
-	base    uint64
-	resumed bool
+	// told are the failpoints that are told and fail nothing.
+	told []string
+	out  io.Writer
+	// latest is the engine that has passed a failpoint of a commit last: what a write to the store is taken to belong to.
+	latest *passing
 	// stopping: the process is about to stand still, and no write begins any more. writes are under way; moving tells of changes.
 	stopping bool
 	writes   int
 	moving   *sync.Cond
 }
 
+// passing is how far one engine of the process is, as far as the points that it has passed tell.
+type passing struct {
+	// making is the epoch in the making. committing says that it is being written.
+	making     uint64
+	committing bool
+	// base is the epoch that the engine has resumed from, once it has.
+	base    uint64
+	resumed bool
+}
+
 // readFailpoints reads the environment. It fails with ConfigInvalid.
 func readFailpoints(out io.Writer) (*failpoints, error) {
-	f := &failpoints{out: out}
+	f := &failpoints{out: out, latest: &passing{}}
 	f.moving = sync.NewCond(&f.mu)
 	text := os.Getenv(failpointsEnv)
 	if text == "" {
@@ -93,6 +103,10 @@ func readFailpoints(out io.Writer) (*failpoints, error) {
 		if err != nil {
 			return nil, err
 		}
+		if one.action == actTell {
+			f.told = append(f.told, one.name)
+			continue
+		}
 		f.faults = append(f.faults, one)
 	}
 	return f, nil
@@ -103,8 +117,8 @@ func parseFault(entry string) (*fault, error) {
 		return codes.New(codes.ConfigInvalid, failpointsEnv+": %q: "+format, append([]any{entry}, args...)...)
 	}
 	place, action, ok := strings.Cut(entry, "=")
-	if !ok || !slices.Contains([]string{actKill, actStop, actPanic}, action) {
-		return nil, wrong("write NAME[@EPOCH]=kill, =stop or =panic")
+	if !ok || !slices.Contains([]string{actKill, actStop, actPanic, actTell}, action) {
+		return nil, wrong("write NAME[@EPOCH]=kill, =stop or =panic, or NAME=tell")
 	}
 	name, at, has := strings.Cut(place, "@")
 	f := &fault{name: name, action: action}
@@ -116,6 +130,9 @@ func parseFault(entry string) (*fault, error) {
 		}
 		f.epoch, f.relative = n, relative
 	}
+	if engine := slices.Contains(actors.Failpoints(), actors.Failpoint(name)); action == actTell && (has || !engine) {
+		return nil, wrong("what is told is a failpoint of the engine, every time that it is passed: one of %v, without an epoch", actors.Failpoints())
+	}
 	if slices.Contains(checkpointPoints, name) && has {
 		return nil, wrong("the making of a checkpoint has no epoch")
 	}
@@ -125,34 +142,39 @@ func parseFault(entry string) (*fault, error) {
 	return nil, wrong("there is no failpoint of that name; there are %v, %v and %sSTEP", actors.Failpoints(), checkpointPoints, storePrefix)
 }
 
-// hooks are those of the engine.
+// hooks are those of one engine.
 func (f *failpoints) hooks() actors.Hooks {
-	if len(f.faults) == 0 {
+	if len(f.faults) == 0 && len(f.told) == 0 {
 		return actors.Hooks{}
 	}
+	engine := &passing{}
 	return actors.Hooks{At: func(_ context.Context, p actors.Point) error {
-		f.pass(string(p.Name), f.note(p))
+		epoch := f.note(engine, p)
+		if slices.Contains(f.told, string(p.Name)) {
+			f.tell(map[string]any{"failpoint": string(p.Name), "action": actTell, "epoch": epoch, "partition": p.Partition, "position": p.Position.String()})
+		}
+		f.pass(string(p.Name), engine, epoch)
 		return nil
 	}}
 }
 
 // note keeps the epoch in the making up to date, and returns it.
-func (f *failpoints) note(p actors.Point) uint64 {
+func (f *failpoints) note(engine *passing, p actors.Point) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch p.Name {
 	case actors.BeforeCommit:
-		f.making, f.committing = p.Epoch, true
+		engine.making, engine.committing, f.latest = p.Epoch, true, engine
 	case actors.AfterCommit, actors.AfterRestore:
-		f.making, f.committing = p.Epoch+1, false
+		engine.making, engine.committing, f.latest = p.Epoch+1, false, engine
 	}
-	if p.Name == actors.AfterRestore && !f.resumed {
-		f.base, f.resumed = p.Epoch, true
+	if p.Name == actors.AfterRestore && !engine.resumed {
+		engine.base, engine.resumed = p.Epoch, true
 	}
 	if p.Epoch > 0 {
 		return p.Epoch
 	}
-	return f.making
+	return engine.making
 }
 
 // store is the hook of a store, or nil when nothing is planned. Writes other than the commit of an epoch have no epoch: a fault that names one
@@ -163,19 +185,19 @@ func (f *failpoints) store() func(step string) error {
 	}
 	return func(step string) error {
 		f.mu.Lock()
-		epoch := uint64(0)
-		if f.committing {
-			epoch = f.making
+		engine, epoch := f.latest, uint64(0)
+		if engine.committing {
+			epoch = engine.making
 		}
 		f.mu.Unlock()
-		f.pass(storePrefix+step, epoch)
+		f.pass(storePrefix+step, engine, epoch)
 		return nil
 	}
 }
 
-// pass fires what is planned at a point.
-func (f *failpoints) pass(name string, epoch uint64) {
-	one := f.due(name, epoch)
+// pass fires what is planned at a point; engine is nil where none is concerned.
+func (f *failpoints) pass(name string, engine *passing, epoch uint64) {
+	one := f.due(name, engine, epoch)
 	if one == nil {
 		return
 	}
@@ -183,19 +205,22 @@ func (f *failpoints) pass(name string, epoch uint64) {
 		f.settle(name)
 		defer f.unsettle()
 	}
-	f.tell(one, epoch)
+	f.tell(map[string]any{"failpoint": one.name, "action": one.action, "epoch": epoch})
 	one.act()
 }
 
-func (f *failpoints) due(name string, epoch uint64) *fault {
+func (f *failpoints) due(name string, engine *passing, epoch uint64) *fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if engine == nil {
+		engine = &passing{}
+	}
 	for _, one := range f.faults {
 		from := one.epoch
 		if one.relative {
-			from += f.base
+			from += engine.base
 		}
-		if !one.fired && one.name == name && epoch >= from && (f.resumed || !one.relative) {
+		if !one.fired && one.name == name && epoch >= from && (engine.resumed || !one.relative) {
 			one.fired = true
 			return one
 		}
@@ -203,11 +228,10 @@ func (f *failpoints) due(name string, epoch uint64) *fault {
 	return nil
 }
 
-// tell prints the fault before it happens, as one line of JSON, so that whoever planned it can count it.
-func (f *failpoints) tell(one *fault, epoch uint64) {
-	line, err := record.AppendJSON(nil, map[string]any{
-		"failpoint": one.name, "action": one.action, "epoch": epoch, "pid": os.Getpid(), "time": time.Now().UTC().Format(time.RFC3339Nano),
-	})
+// tell prints what is about to happen as one line of JSON, so that whoever planned it can count it.
+func (f *failpoints) tell(what map[string]any) {
+	what["pid"], what["time"] = os.Getpid(), time.Now().UTC().Format(time.RFC3339Nano)
+	line, err := record.AppendJSON(nil, what)
 	if err == nil {
 		f.out.Write(append(line, '\n'))
 	}

@@ -47,9 +47,9 @@ func (g gated) Release(ctx context.Context, l control.Lease) error {
 
 // KeepPointer is control.Checkpoints'.
 func (g gated) KeepPointer(ctx context.Context, l control.Lease, p control.Pointer) error {
-	g.f.pass(beforePointer, 0)
+	g.f.pass(beforePointer, nil, 0)
 	err := g.do(func() error { return g.ControlStore.KeepPointer(ctx, l, p) })
-	g.f.pass(afterPointer, 0)
+	g.f.pass(afterPointer, nil, 0)
 	return err
 }
 
@@ -131,8 +131,8 @@ type drilledBlobs struct {
 
 // Put is checkpoint.Blobs'.
 func (b drilledBlobs) Put(ctx context.Context, r io.Reader) (checkpoint.Info, error) {
-	b.f.pass(beforeBlob, 0)
+	b.f.pass(beforeBlob, nil, 0)
 	info, err := b.Blobs.Put(ctx, r)
-	b.f.pass(afterBlob, 0)
+	b.f.pass(afterBlob, nil, 0)
 	return info, err
 }

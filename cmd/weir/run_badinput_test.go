@@ -264,6 +264,7 @@ func TestFailpointsThatCannotBe(t *testing.T) {
 	for points, word := range map[string]string{
 		"nowhere=kill": "no failpoint", "before_commit": "=kill", "before_commit=explode": "=kill", "before_commit@0=kill": "from 1 on",
 		"before_commit@x=kill": "from 1 on", "store:=kill": "no failpoint", "before_commit@+=stop": "from 1 on",
+		"after_step@3=tell": "every time", "store:commit=tell": "every time",
 	} {
 		cmd := command(t, dir, logArgs("a", "sqlite:a.db")...)
 		cmd.Env = append(cmd.Env, failpointsEnv+"="+points)

@@ -51,12 +51,15 @@ func (f *flock) judgeStanding() {
 	for n := range f.Partitions {
 		processed, committed := f.advances(n)
 		for _, w := range f.windows {
-			if s, ok := f.track.stop(n, w, processed); ok {
-				stops[w.name(s.moved)] = append(stops[w.name(s.moved)], s.took)
+			s, ok := f.track.stop(n, w, processed)
+			if !ok || f.given(w.hurt, n) {
+				continue // it had nothing to do, or was with the process that had the fault
 			}
-			if s, ok := f.track.stop(n, w, committed); ok {
+			name := w.name(s.moved)
+			stops[name] = append(stops[name], s.took)
+			if c, ok := f.track.stop(n, w, committed); ok {
 				// A commit may be due that much later than the records.
-				commits[w.name(s.moved)] = append(commits[w.name(s.moved)], max(0, s.took-apartEpoch))
+				commits[name] = append(commits[name], max(0, c.took-apartEpoch))
 			}
 		}
 	}
@@ -72,6 +75,17 @@ func (f *flock) judgeStanding() {
 		f.promise(len(all) > 0 && longest <= within+f.Grace, fmt.Sprintf("a rebalance stops a partition that is %s and has records for at most %s", name, within+f.Grace),
 			"%s at most, in %d cases of %d moves; without a rebalance %s", longest.Round(time.Millisecond), len(all), f.Moves, slices.Max(append(stops[calmly], 0)).Round(time.Millisecond))
 	}
+}
+
+// given says whether a process was ever given a partition.
+func (f *flock) given(pid int, n int32) bool {
+	for _, p := range f.hurt {
+		if p.pid == pid {
+			_, _, is := p.when(fmt.Sprintf("weir: partition %d assigned", n))
+			return is
+		}
+	}
+	return false
 }
 
 // spread notes the median and the greatest of some times.
@@ -146,8 +160,7 @@ func committedLine(text string) (at time.Time, partition int32, next int64, ok b
 }
 
 // stop is how long a partition stood still in a window: the longest time between two advances of which some is in the window, counted from when
-// the first record was handed over that it had not passed. What was not written yet stops nothing. It is false when the partition had nothing to do,
-// or was with the process that had the fault.
+// the first record was handed over that it had not passed. What was not written yet stops nothing. It is false when the partition had nothing to do.
 func (t *track) stop(n int32, w window, all []advance) (s stop, ok bool) {
 	pid := 0
 	for i, a := range all {
@@ -163,9 +176,6 @@ func (t *track) stop(n int32, w window, all []advance) (s stop, ok bool) {
 		}
 		if !known || since.After(w.ended) {
 			break
-		}
-		if w.hurt != 0 && (a.pid == w.hurt || pid == w.hurt) {
-			return stop{}, false
 		}
 		ok = true
 		s.moved = s.moved || a.pid != pid
