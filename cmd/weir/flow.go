@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -22,26 +23,46 @@ func (a *app) loadFlow(path string) (*flow.Plan, error) {
 }
 
 func (a *app) lintCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "lint FLOW...",
-		Short:   "Check flow files: every error with line, column and cure",
-		Example: "  weir lint flow.yaml\n  weir lint --json flow.yaml",
+	var o lintFlags
+	cmd := &cobra.Command{
+		Use:   "lint FLOW...",
+		Short: "Check flow files: every error with line, column and cure",
+		Long: "Checks flow files without running them. With --connect it also looks at the targets of their sinks: whether each is there, fits and may be written by us.\n" +
+			"Nothing is changed there. The exit code is that of the first thing that is wrong.",
+		Example: "  weir lint flow.yaml\n  weir lint --json flow.yaml\n  weir lint --connect --brokers 127.0.0.1:9092 flow.yaml",
 		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(_ *cobra.Command, args []string) error { return a.lint(args) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.lint(cmd.Context(), args, &o) },
 	}
+	cmd.Flags().BoolVar(&o.connect, "connect", false, "look at the targets of the flow's sinks too")
+	o.addBrokers(cmd, "with --connect: brokers of the sinks that name none, HOST:PORT, separated by commas")
+	return cmd
 }
 
-func (a *app) lint(files []string) error {
+func (a *app) lint(ctx context.Context, files []string, o *lintFlags) error {
+	if !o.connect && o.brokers != "" {
+		return usagef("--brokers goes with --connect")
+	}
+	if err := o.checkBrokers(); err != nil {
+		return err
+	}
 	var reports []any
-	bad := 0
+	bad, unfit := 0, error(nil)
 	for _, file := range files {
 		plan, err := a.loadFlow(file)
 		var list *flow.Errors
 		switch {
 		case err == nil:
-			reports = append(reports, map[string]any{"file": file, "ok": true, "fingerprint": plan.Fingerprint, "errors": []any{}})
+			report := map[string]any{"file": file, "ok": true, "fingerprint": plan.Fingerprint, "errors": []any{}}
+			reports = append(reports, report)
 			if !a.json {
 				a.printf("%s: ok (%s)\n", file, plan.Fingerprint)
+			}
+			if o.connect {
+				found, err := a.lookAt(ctx, plan, o)
+				report["sinks"], report["ok"] = found, err == nil
+				if unfit == nil {
+					unfit = err
+				}
 			}
 		case errors.As(err, &list):
 			bad++
@@ -58,8 +79,15 @@ func (a *app) lint(files []string) error {
 			return err
 		}
 	}
-	if bad > 0 {
+	switch {
+	case bad > 0:
 		return outcome(codes.ExitConfig)
+	case errors.Is(unfit, context.Canceled):
+		return unfit
+	case codes.Of(unfit) != nil:
+		return outcome(codes.Of(unfit).Exit)
+	case unfit != nil:
+		return outcome(codes.ExitRuntime)
 	}
 	return nil
 }

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/sinks"
+)
+
+// lintFlags are those of `weir lint`.
+type lintFlags struct {
+	brokerFlags
+	connect bool
+}
+
+// lookTime bounds how long one target is looked at.
+const lookTime = 20 * time.Second
+
+// lookAt looks at the targets of a flow's sinks, one after the other, and changes nothing there. It returns what it found, for a document, and the first
+// error.
+func (a *app) lookAt(ctx context.Context, plan *flow.Plan, o *lintFlags) (rows []any, first error) {
+	rows = []any{}
+	for _, spec := range plan.Sinks {
+		looked, err := lookAtSink(ctx, plan, spec, o)
+		row := map[string]any{"name": spec.Name, "type": spec.Type, "ok": err == nil, "looked_at": looked}
+		switch {
+		case err != nil:
+			if first == nil {
+				first = err
+			}
+			c := codes.Of(err)
+			if c == nil {
+				c = codes.Internal
+			}
+			message := strings.TrimPrefix(err.Error(), c.Name+": ")
+			row["error"] = map[string]any{"code": c.Name, "message": message, "cure": c.Cure}
+			if !a.json {
+				a.notice("sink %s (%s): %s: %s\n      %s\n", spec.Name, spec.Type, c.Name, printable(message), c.Cure)
+			}
+		case !a.json && looked:
+			a.printf("sink %s (%s): ok\n", spec.Name, spec.Type)
+		case !a.json:
+			a.printf("sink %s (%s): its target can be looked at by a run only\n", spec.Name, spec.Type)
+		}
+		rows = append(rows, row)
+	}
+	return rows, first
+}
+
+func lookAtSink(ctx context.Context, plan *flow.Plan, spec flow.SinkSpec, o *lintFlags) (looked bool, err error) {
+	s, err := openSink(ctx, spec, &o.brokerFlags)
+	if err != nil {
+		return true, err
+	}
+	prober, can := s.(sinks.Prober)
+	if !can {
+		return false, nil
+	}
+	within, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	err = prober.Probe(within, sinks.Target{RunID: "lint", Outputs: sinks.OutputsOf(plan)})
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		err = codes.New(codes.SinkUnavailable, "the target has not answered within %s", lookTime)
+	}
+	return true, err
+}
