@@ -149,7 +149,11 @@ const arenaBytes = 256 << 10
 // encode makes records of rows. What they need is allocated in large pieces, since the client keeps them until they are written.
 func (l *lane) encode(r sinks.Rows) error {
 	token := strconv.AppendUint(nil, l.w.to.Token, 10)
-	structs, headers := make([]kgo.Record, r.Count), make([]kgo.RecordHeader, 2*r.Count)
+	width := int64(2)
+	if l.w.to.Revised {
+		width = 3
+	}
+	structs, headers := make([]kgo.Record, r.Count), make([]kgo.RecordHeader, width*int64(r.Count))
 	var arena []byte
 	cut := func(from int) []byte { return arena[from:len(arena):len(arena)] }
 	err := r.Each(len(l.w.to.Outputs), nil, func(number int64, row *partitions.Row) error {
@@ -157,7 +161,7 @@ func (l *lane) encode(r sinks.Rows) error {
 			arena = make([]byte, 0, arenaBytes)
 		}
 		i := number - r.From
-		rec, head := &structs[i], headers[2*i:2*i+2:2*i+2]
+		rec, head := &structs[i], headers[width*i:width*(i+1):width*(i+1)]
 		rec.Partition = l.to
 		at := len(arena)
 		arena = append(arena, row.Key...)
@@ -168,6 +172,11 @@ func (l *lane) encode(r sinks.Rows) error {
 		at = len(arena)
 		arena = strconv.AppendInt(append(strconv.AppendInt(arena, int64(r.Partition), 10), '/'), number, 10)
 		head[0], head[1] = kgo.RecordHeader{Key: HeaderRow, Value: cut(at)}, kgo.RecordHeader{Key: HeaderToken, Value: token}
+		if width == 3 {
+			at = len(arena)
+			arena = strconv.AppendFloat(arena, row.Values[len(row.Values)-1].F, 'f', -1, 64)
+			head[2] = kgo.RecordHeader{Key: HeaderRevision, Value: cut(at)}
+		}
 		rec.Headers = head
 		l.records = append(l.records, rec)
 		return nil

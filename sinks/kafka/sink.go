@@ -53,10 +53,13 @@ type Sink struct {
 	connection kafkaclient.Config
 }
 
-// The headers of a record: "PARTITION/ROW" of the run, and the fence token of the owner who published it.
+// The headers of a record: "PARTITION/ROW" of the run, and the fence token of the owner who published it. Of rows that are revisions (sinks.Target.Revised)
+// also the number of the revision: of the records with one key and event time, the one with the highest counts. Such a topic must not be compacted by
+// key alone, unless a reader needs no more than the newest row of each key.
 const (
-	HeaderRow   = "weir-row"
-	HeaderToken = "weir-token"
+	HeaderRow      = "weir-row"
+	HeaderToken    = "weir-token"
+	HeaderRevision = "weir-revision"
 )
 
 var _ sinks.Sink = (*Sink)(nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirstream/weir/flow/operators"
 	"github.com/weirstream/weir/internal/devbroker"
 	"github.com/weirstream/weir/internal/kafkatest"
 	"github.com/weirstream/weir/sinks"
@@ -133,5 +134,37 @@ func TestSuiteApacheKafka(t *testing.T) {
 				return placeAt(b.Addr(), topic, idempotent)
 			})
 		})
+	}
+}
+
+// TestRevised: a topic keeps every revision under the key of its row, with its number in a header; who takes the highest has the truth.
+func TestRevised(t *testing.T) {
+	t.Parallel()
+	sinktest.RunRevised(t, false, func(t testing.TB) sinktest.Place {
+		b := start(t, devbroker.Config{Partitions: 2, Topics: []string{topic}})
+		p := placeAt(b.Addr(), topic, false)
+		p.Outputs = sinktest.RevisedOutputs
+		return p
+	})
+	b := start(t, devbroker.Config{Partitions: 1, Topics: []string{topic}})
+	w, err := placeAt(b.Addr(), topic, true).Sink(nil).Open(t.Context(), sinks.Target{RunID: "r", Outputs: sinktest.RevisedOutputs, Partitions: []int32{0}, Token: 3, Revised: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	rows := sinks.Rows{}
+	rows.Append(1, []byte("e"), []byte("k"), []operators.Value{operators.Number(1.5), operators.Number(12)})
+	if err := w.Publish(t.Context(), []sinks.Rows{rows}); err != nil {
+		t.Fatal(err)
+	}
+	cl := client(t, b.Addr(), kgo.ConsumeTopics(topic))
+	defer cl.Close()
+	r := cl.PollFetches(t.Context()).Records()[0]
+	headers := map[string]string{}
+	for _, h := range r.Headers {
+		headers[h.Key] = string(h.Value)
+	}
+	if string(r.Key) != "k" || headers[kafka.HeaderRevision] != "12" || headers[kafka.HeaderRow] != "0/0" || headers[kafka.HeaderToken] != "3" {
+		t.Errorf("key %q, headers %v", r.Key, headers)
 	}
 }
