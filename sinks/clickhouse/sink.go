@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -108,6 +109,9 @@ func parseURL(text string) (cfg chclient.Config, shown string, err error) {
 		if secure == "true" {
 			port = "9440"
 		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return wrong("has a port that is none")
 	}
 	cfg = chclient.Config{Address: net.JoinHostPort(u.Hostname(), port), Database: strings.TrimPrefix(u.Path, "/"), User: u.User.Username()}
 	if cfg.Database == "" {
@@ -242,7 +246,7 @@ func (s *Sink) definition(to sinks.Target, settings string) []string {
 	all := columns(to.Outputs)
 	view := "SELECT " + list(all) + " FROM " + s.rows() + " FINAL"
 	if !to.Revised {
-		view += "\n  ALL INNER JOIN (SELECT run_id, partition, tupleElement(max((fence_token, rows_published)), 2) AS rows_published FROM " + s.progress() + " GROUP BY run_id, partition)" +
+		view += "\n  ALL INNER JOIN (SELECT run_id, partition, tupleElement(max((fence_token, rows_published)), 2) AS rows_published FROM " + s.progress() + " GROUP BY run_id, partition) AS published" +
 			"\n  USING (run_id, partition) WHERE row_number < rows_published"
 	}
 	return []string{
