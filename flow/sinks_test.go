@@ -29,6 +29,7 @@ const everySink = `sinks:
   - {name: copies, type: kafka-idempotent, topic: copies}
   - {name: db, type: postgres, database: "env:DB", table: s.results, create: true}
   - {name: shards, type: kinesis, stream: rows, region: eu-west-1, endpoint: "http://127.0.0.1:1"}
+  - {name: columns, type: parquet, folder: out, every: 1h}
   - {name: too-late, type: jsonl, folder: late}
 late: {sink: too-late}
 `
@@ -41,7 +42,7 @@ func TestSinks(t *testing.T) {
 	if p.Fingerprint != bare.Fingerprint {
 		t.Error("sinks change the fingerprint")
 	}
-	if len(p.Sinks) != 7 || p.LateSink != "too-late" || p.Sinks[4].Fields["table"] != "s.results" || p.Sinks[4].Fields["create"] != "true" {
+	if len(p.Sinks) != 8 || p.LateSink != "too-late" || p.Sinks[4].Fields["table"] != "s.results" || p.Sinks[4].Fields["create"] != "true" {
 		t.Errorf("read as %+v", p.Sinks)
 	}
 	seen := map[string]bool{}
@@ -111,6 +112,9 @@ func TestWrongSinks(t *testing.T) {
 		"empty folder":      {"a", `sinks: [{name: o, type: jsonl, folder: ""}]`, "8:40 sinks[0].folder", []string{"1 to 4096"}, true},
 		"column taken":      {"partition", `sinks: [{name: o, type: postgres, database: "env:D", table: o}]`, "7:18 outputs[0].name", []string{"postgres (sinks[0])", "column of that name", "my_partition"}, false},
 		"column of CSV":     {"time", `sinks: [{name: o, type: csv, folder: o}]`, "7:18 outputs[0].name", []string{"csv"}, false},
+		"column of Parquet": {"key_bytes", `sinks: [{name: o, type: parquet, folder: o}]`, "7:18 outputs[0].name", []string{"parquet"}, false},
+		"odd stretch":       {"a", `sinks: [{name: o, type: parquet, folder: o, every: 7h}]`, "8:52 sinks[0].every", []string{"a day consists"}, false},
+		"no stretch":        {"a", `sinks: [{name: o, type: csv, folder: o, every: hourly}]`, "8:48 sinks[0].every", []string{"not a duration"}, false},
 		"unknown late sink": {"a", "sinks: [{name: old, type: jsonl, folder: o}]\nlate: {sink: odd}", "9:14 late.sink", []string{`no sink "odd"`, "did you mean old?"}, false},
 		"late without any":  {"a", "late: {sink: odd}", "8:14 late.sink", []string{`no sink "odd"`, "none to choose from"}, false},
 		"late takes none":   {"a", "sinks: [{name: o, type: kinesis, stream: o}]\nlate: {sink: o}", "9:14 late.sink", []string{"takes no late events", "jsonl, kafka"}, false},

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // sinkFieldKind says how a field of a sink is written.
@@ -46,6 +47,8 @@ type sinkSpecType struct {
 var sinkTypes = []sinkSpecType{
 	{name: "jsonl", doc: "Files of JSON Lines in a folder.", fields: fileFields, late: true},
 	{name: "csv", doc: "Files of CSV in a folder.", fields: fileFields, taken: []string{"partition", "row", "time", "event_id", "key"}},
+	{name: "parquet", doc: "Files of Apache Parquet in a folder.", fields: fileFields,
+		taken: []string{"run", "partition", "row", "time", "key", "key_bytes", "event_id", "event_id_bytes"}},
 	{name: "kafka", doc: "A topic, in transactions: each row is visible once to readers of committed records.", fields: kafkaFields, late: true, whole: kafkaLogin},
 	{name: "kafka-idempotent", doc: "A topic, without transactions: a row may stand there more than once.", fields: kafkaFields, late: true, whole: kafkaLogin},
 	{name: "postgres", doc: "A table in PostgreSQL.", fields: postgresFields, columns: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`),
@@ -55,6 +58,7 @@ var sinkTypes = []sinkSpecType{
 
 var fileFields = []sinkField{
 	{name: "folder", doc: "a folder that exists, from the working folder of the process; each run gets its own in it", required: true, place: true},
+	{name: "every", doc: "folders by event time, one for each such stretch, of which a day consists: 1h gives date=2026-01-05/hour=14; without it, all files of a run are in one folder", check: partOfDay},
 }
 
 var kafkaFields = []sinkField{
@@ -161,6 +165,17 @@ func endpoint(s string) string {
 func tableName(s string) string {
 	if !tablePattern.MatchString(s) {
 		return "is a name that would need quotes, or is none"
+	}
+	return ""
+}
+
+func partOfDay(s string) string {
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		return "is not a duration, as 1h, 15m and 24h are"
+	case d < time.Second || d%time.Second != 0 || 24*time.Hour%d != 0:
+		return "is no stretch of which a day consists, as 1h, 15m and 24h are"
 	}
 	return ""
 }

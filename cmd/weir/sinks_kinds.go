@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow"
@@ -38,6 +39,7 @@ const (
 var sinkKinds = map[string]sinkKind{
 	sinkJSONL:      {"folder", openFiles(file.JSONLines)},
 	sinkCSV:        {"folder", openFiles(file.CSV)},
+	"parquet":      {"folder", openFiles(file.Parquet)},
 	sinkKafka:      {"topic", openTopic(false)},
 	sinkIdempotent: {"topic", openTopic(true)},
 	sinkPostgres:   {"table", openTable},
@@ -70,7 +72,14 @@ func openSink(ctx context.Context, spec flow.SinkSpec, brokers *brokerFlags) (si
 
 func openFiles(format file.Format) func(context.Context, map[string]string, *brokerFlags) (sinks.Sink, error) {
 	return func(_ context.Context, f map[string]string, _ *brokerFlags) (sinks.Sink, error) {
-		return file.New(file.Config{Folder: f["folder"], Format: format})
+		every := time.Duration(0)
+		if text := f["every"]; text != "" {
+			var err error
+			if every, err = time.ParseDuration(text); err != nil {
+				return nil, codes.New(codes.ConfigInvalid, "every: %w", err)
+			}
+		}
+		return file.New(file.Config{Folder: f["folder"], Format: format, Every: every})
 	}
 }
 

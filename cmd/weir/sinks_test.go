@@ -16,6 +16,7 @@ import (
 	"github.com/weirstream/weir/internal/fixture"
 	"github.com/weirstream/weir/internal/pgtest"
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sinks/file/parquet"
 )
 
 // sinkArgs run a flow into every kind of sink.
@@ -39,8 +40,8 @@ func TestSinksOfAKilledRun(t *testing.T) {
 	if _, err := kadm.NewClient(kafkaClient(t, addr)).CreateTopics(t.Context(), 2, 1, nil, "results", "copies"); err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, "all.yaml", strings.Replace(string(fixture.Flow), `select: {field: instrument, equals: "1"}`, "", 1))
-	for _, folder := range []string{"lines", "tables"} {
+	write(t, dir, "all.yaml", strings.Replace(string(fixture.Flow), `select: {field: instrument, equals: "1"}`, "", 1)+"\nsinks: [{name: columns, type: parquet, folder: columns, every: 1m}]\n")
+	for _, folder := range []string{"lines", "tables", "columns"} {
 		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -91,6 +92,9 @@ func TestSinksOfAKilledRun(t *testing.T) {
 		if n := csvRows(t, dir, id); n != len(want) {
 			t.Errorf("%s: the tables hold %d rows, want %d", id, n, len(want))
 		}
+		if n := parquetRows(t, dir, id); n != len(want) {
+			t.Errorf("%s: the files of Parquet hold %d rows, want %d", id, n, len(want))
+		}
 	}
 }
 
@@ -138,6 +142,19 @@ func csvRows(t *testing.T, dir, id string) (n int) {
 	t.Helper()
 	for _, text := range published(t, filepath.Join(dir, "tables", id, "*.csv")) {
 		n += bytes.Count(text, []byte("\n")) - 1
+	}
+	return n
+}
+
+// parquetRows counts rows in the folders of minutes.
+func parquetRows(t *testing.T, dir, id string) (n int) {
+	t.Helper()
+	for _, text := range published(t, filepath.Join(dir, "columns", id, "date=*", "hour=*", "minute=*", "*.parquet")) {
+		rows, err := parquet.Rows(bytes.NewReader(text), int64(len(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += int(rows)
 	}
 	return n
 }

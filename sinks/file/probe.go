@@ -10,8 +10,11 @@ import (
 
 var _ sinks.Prober = (*Sink)(nil)
 
-// Probe implements sinks.Prober: the folder is there and takes a file, which is removed again.
-func (s *Sink) Probe(context.Context, sinks.Target) error {
+// Probe implements sinks.Prober: the outputs fit, the folder is there and takes a file, which is removed again.
+func (s *Sink) Probe(_ context.Context, target sinks.Target) error {
+	if err := s.fits(target); err != nil {
+		return err
+	}
 	if info, err := os.Stat(s.cfg.Folder); err != nil || !info.IsDir() {
 		return codes.New(codes.SinkInvalid, "sink of files: the folder %s does not exist: create it", s.cfg.Folder)
 	}
