@@ -22,6 +22,10 @@ const (
 	BytesPerKey = 160
 	// BytesPerNode is the reference to the state of one node of one key.
 	BytesPerNode = 16
+	// BytesPerPast is what one record that is kept for revisions needs beyond a waiting one: its place in the history of its partition and its key.
+	// BytesPerNumber is the number of a row that was published again, in the table and in the next cut.
+	BytesPerPast   = 32
+	BytesPerNumber = 48
 	// BytesPerSequence is the last sequence number of one key, and BytesPerGap one open gap; each needs a record that waits behind it.
 	BytesPerSequence = 128
 	BytesPerGap      = 64
@@ -76,6 +80,8 @@ func (p *Plan) MemoryBound(partitions int) Bound {
 	b := Bound{Partitions: max(1, partitions), Process: ProcessBytes}
 	b.add("event ids", p.Limits.IDs, BytesPerID, "limits.ids ids of any length, each a hash of 128 bits in the table and its share of the next cut")
 	b.addWaiting(p)
+	b.addHistory(p)
+	b.addHeld(p)
 	b.addKeys(p)
 	b.addRows(p)
 	b.add("records in flight", CreditRecords, BytesPerRecord, "the credit of a partition in records")
@@ -119,6 +125,15 @@ func (b *Bound) addKeys(p *Plan) {
 		each += BytesPerSequence + AssumedKeyBytes
 		assumes += "; the last sequence number"
 	}
+	if p.RevisionHorizon > 0 {
+		each += 2*state + BytesPerNode*len(p.Nodes)
+		assumes += "; the states behind the history"
+		if p.ClockEvery > 0 {
+			each += 2 * BytesPerInput * len(p.Inputs)
+			each = int(plus(int64(each), times(int64(p.RevisionHorizon/p.ClockEvery)+2, BytesPerNumber)))
+			assumes += ", and a number for each of its ticks"
+		}
+	}
 	b.add("keys", p.Limits.Keys, each, assumes)
 }
 
@@ -129,6 +144,10 @@ func (b *Bound) addRows(p *Plan) {
 		id = AssumedKeyBytes + GridIDBytes
 		count += p.Limits.Ticks
 		assumes += ", and limits.ticks empty ones"
+	}
+	if p.RevisionHorizon > 0 {
+		count += p.Limits.History
+		assumes += "; what one revision publishes again"
 	}
 	b.add("rows of results", count+p.Limits.Reorder, BytesPerRow+id+AssumedKeyBytes+BytesPerValue*len(p.Outputs), assumes)
 }

@@ -21,6 +21,10 @@ type model struct {
 	revision, sequence          string
 	lateness, skew, horizon     time.Duration // skew 0 is off
 	gapHold, every              time.Duration
+	revisable                   time.Duration // 0 is no revisions
+	silent                      bool          // revisions are not published
+	history                     int
+	hold                        int // 0 is no key held
 	idle                        int
 	operators                   []operatorModel
 	outputs                     []outputModel
@@ -58,12 +62,18 @@ func generateModel(rng *rand.Rand) *model {
 	}
 	if rng.IntN(2) == 0 {
 		m.revision = "rev"
+		if rng.IntN(2) == 0 {
+			m.revisable, m.silent, m.history = 1+time.Duration(rng.Int64N(int64(m.horizon))), rng.IntN(2) == 0, 1+rng.IntN(1000)
+		}
 	}
 	if rng.IntN(2) == 0 {
 		m.sequence, m.gapHold = "seq", length()
 	}
 	if rng.IntN(2) == 0 {
 		m.every = length()
+	}
+	if m.revision == "" && m.every == 0 && rng.IntN(2) == 0 {
+		m.hold = []int{flow.DefaultHoldKey, 1 + rng.IntN(1000)}[rng.IntN(2)]
 	}
 	m.idle = rng.IntN(3)
 	m.generateOperators(rng)
@@ -128,12 +138,29 @@ func (m *model) fields(s speller) fields {
 	if m.revision != "" {
 		f = append(f, pair{"revision", m.revision})
 	}
+	if m.hold == flow.DefaultHoldKey && s.coin() {
+		f = append(f, pair{"hold_key", true})
+	} else if m.hold > 0 {
+		f = append(f, pair{"hold_key", fields{{"records", m.hold}}})
+	} else if s.coin() {
+		f = append(f, pair{"hold_key", false})
+	}
+	if m.revisable > 0 {
+		revisions := fields{{"horizon", s.duration(m.revisable)}}
+		if m.silent || s.coin() {
+			revisions = append(revisions, pair{"publish", !m.silent})
+		}
+		f = append(f, pair{"revisions", s.shuffle(revisions)})
+	}
 	if m.sequence != "" {
 		f = append(f, pair{"sequence", s.shuffle(fields{{"field", m.sequence}, {"gap_hold", s.duration(m.gapHold)}})})
 	}
 	limits := fields{{"ids", m.ids}, {"keys", m.keys}, {"reorder", m.reorder}}
 	if m.ticking != flow.DefaultTicks || s.coin() {
 		limits = append(limits, pair{"ticks", m.ticking})
+	}
+	if m.revisable > 0 {
+		limits = append(limits, pair{"history", m.history})
 	}
 	f = append(f, pair{"limits", s.shuffle(limits)}, pair{"operators", s.operators(m)}, pair{"outputs", s.outputs(m)})
 	return s.shuffle(f)

@@ -55,6 +55,12 @@ func (p *Plan) language(duration func(time.Duration) any) map[string]any {
 	if p.RevisionField != "" {
 		m["revision"] = p.RevisionField
 	}
+	if p.RevisionHorizon > 0 {
+		m["revisions"] = map[string]any{"horizon": duration(p.RevisionHorizon), "publish": p.Revised}
+	}
+	if p.HoldKey > 0 {
+		m["hold_key"] = map[string]any{"records": p.HoldKey}
+	}
 	if p.SequenceField != "" {
 		m["sequence"] = map[string]any{"field": p.SequenceField, "gap_hold": duration(p.GapHold)}
 	}
@@ -86,7 +92,7 @@ func (p *Plan) operators(duration func(time.Duration) any) []any {
 
 func (p *Plan) outputs() []any {
 	out := make([]any, 0, len(p.Outputs))
-	for _, o := range p.Outputs {
+	for _, o := range p.Outputs[:p.Results()] {
 		out = append(out, map[string]any{"name": o.Name, "from": p.Nodes[o.Node].Name})
 	}
 	return out
@@ -103,7 +109,11 @@ func (p *Plan) Document() map[string]any {
 	if p.LateSink != "" {
 		m["late"] = map[string]any{"sink": p.LateSink}
 	}
-	m["limits"] = map[string]any{"ids": p.Limits.IDs, "keys": p.Limits.Keys, "reorder": p.Limits.Reorder, "ticks": p.Limits.Ticks}
+	limits := map[string]any{"ids": p.Limits.IDs, "keys": p.Limits.Keys, "reorder": p.Limits.Reorder, "ticks": p.Limits.Ticks}
+	if p.RevisionHorizon > 0 {
+		limits["history"] = p.Limits.History
+	}
+	m["limits"] = limits
 	return m
 }
 

@@ -34,6 +34,10 @@ func (c *compiler) outputs(n *node, byName map[string]*spec) []output {
 			c.report.add(item.at, fmt.Sprintf("outputs[%d]", i), fmt.Sprintf("%s is the name of outputs[%d] already", quote(o.name), j), "give each output a name of its own, as in {name: x, from: ema3}")
 			continue
 		}
+		if c.plan.Revised && o.name == RevisionOutput {
+			c.report.add(item.at, fmt.Sprintf("outputs[%d]", i), "revision is the column of the number of a result's revision", "give the output another name, as in {name: x, from: "+o.from+"}")
+			continue
+		}
 		first[o.name] = i
 		out = append(out, o)
 	}
@@ -105,6 +109,9 @@ func (c *compiler) link(order []*spec, outputs []output) {
 	}
 	for _, o := range outputs {
 		p.Outputs = append(p.Outputs, Output{Name: o.name, Node: at[o.from]})
+	}
+	if p.Revised {
+		p.Outputs = append(p.Outputs, Output{Name: RevisionOutput, Node: -1})
 	}
 }
 

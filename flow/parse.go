@@ -21,6 +21,7 @@ const (
 	DefaultKeys          = 100_000
 	DefaultReorder       = 1_000_000
 	DefaultTicks         = 1_000_000
+	DefaultHistory       = 1_000_000
 )
 
 const (
@@ -36,7 +37,7 @@ const (
 
 // topFields are the fields of a flow, in the order in which the documentation shows them.
 var topFields = []string{
-	"flow", "name", "select", "id", "key", "time", "lateness", "max_future_skew", "dedupe", "revision", "sequence", "clock",
+	"flow", "name", "select", "id", "key", "time", "lateness", "max_future_skew", "dedupe", "revision", "revisions", "sequence", "clock", "hold_key",
 	"operators", "outputs", "limits", "idle", "sinks", "late",
 }
 
@@ -117,8 +118,10 @@ func (c *compiler) flow(n *node) {
 		c.plan.RevisionField = c.field(v, "revision")
 		c.use(c.plan.RevisionField, "revision", asInteger, v.at)
 	}
+	c.revisions(n.get("revisions"))
 	c.sequence(n.get("sequence"))
 	c.clock(n.get("clock"))
+	c.holdKey(n.get("hold_key"))
 	c.operators(n)
 	c.limits(n.get("limits"))
 	c.idle(n.get("idle"))
@@ -291,10 +294,17 @@ func (c *compiler) clock(n *node) {
 func (c *compiler) limits(n *node) {
 	l := &c.plan.Limits
 	*l = Limits{IDs: DefaultIDs, Keys: DefaultKeys, Reorder: DefaultReorder, Ticks: DefaultTicks}
-	if n == nil || !c.mapping(n, "limits", "limits: {ids: 1000000}", "ids", "keys", "reorder", "ticks") {
+	if c.plan.RevisionHorizon > 0 {
+		l.History = DefaultHistory
+	}
+	if n == nil || !c.mapping(n, "limits", "limits: {ids: 1000000}", "ids", "keys", "reorder", "ticks", "history") {
 		return
 	}
-	for key, to := range map[string]*int{"ids": &l.IDs, "keys": &l.Keys, "reorder": &l.Reorder, "ticks": &l.Ticks} {
+	if v := n.get("history"); v != nil && c.plan.RevisionHorizon == 0 {
+		c.report.add(v.at, "limits.history", "bounds what is kept for revisions, and this flow keeps nothing", "remove it, or add "+revisionsExample)
+		return
+	}
+	for key, to := range map[string]*int{"ids": &l.IDs, "keys": &l.Keys, "reorder": &l.Reorder, "ticks": &l.Ticks, "history": &l.History} {
 		if v := n.get(key); v != nil {
 			*to = int(c.integer(v, join("limits", key), 1, maxCount))
 		}

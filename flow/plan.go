@@ -41,6 +41,12 @@ type Plan struct {
 	DedupeHorizon time.Duration
 	// GapHold is how far event time may move on past an open gap before the gap closes by itself.
 	GapHold time.Duration
+	// RevisionHorizon is how far behind the watermark a revision of an event that was decided is still taken in; 0 is not at all.
+	RevisionHorizon time.Duration
+	// Revised: results that a revision changes are published again, and the last of Outputs is the number of a row's revision.
+	Revised bool
+	// HoldKey is how many records may wait, in a partition, for one of their key that could not be read; 0 holds no key.
+	HoldKey int
 	// ClockEvery is the interval of a regular grid, or 0 for one tick per event.
 	ClockEvery time.Duration
 	// IdleAfterPolls confirms a partition idle after this many consecutive polls that were answered empty; 0 is off.
@@ -50,7 +56,7 @@ type Plan struct {
 	Inputs []string
 	// Nodes in an order in which every node comes after what it reads.
 	Nodes []Node
-	// Outputs of the flow in the order of the file.
+	// Outputs of the flow in the order of the file; of a flow that is Revised, the number of a row's revision behind them.
 	Outputs []Output
 	// Limits bound the memory of one partition.
 	Limits Limits
@@ -78,7 +84,7 @@ type Node struct {
 	declared operators.Type
 }
 
-// Output names a node whose values the flow publishes.
+// Output names a node whose values the flow publishes. Node is -1 for the number of a row's revision.
 type Output struct {
 	Name string
 	Node int
@@ -90,4 +96,6 @@ type Limits struct {
 	IDs, Keys, Reorder int
 	// Ticks is the number of empty grid ticks that one advance of the watermark may make.
 	Ticks int
+	// History is the number of records behind the watermark that are kept for revisions; 0 in a flow that keeps none.
+	History int
 }

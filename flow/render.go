@@ -29,6 +29,12 @@ func (p *Plan) Text(partitions int) string {
 	if p.RevisionField != "" {
 		line("revision", "%s", quote(p.RevisionField))
 	}
+	if p.RevisionHorizon > 0 {
+		line("revisions", "%s", p.revisionsText())
+	}
+	if p.HoldKey > 0 {
+		line("hold_key", "%s", p.holdKeyText())
+	}
 	if p.SequenceField != "" {
 		line("sequence", "%s; a gap holds the watermark until event time has moved on by %s", quote(p.SequenceField), FormatDuration(p.GapHold))
 	}
@@ -43,7 +49,7 @@ func (p *Plan) Text(partitions int) string {
 	for i, n := range p.Nodes {
 		line(first(i, "operators"), "%s = %s(%s%s)", n.Name, n.Type, p.readsText(n), paramsText(n))
 	}
-	for i, o := range p.Outputs {
+	for i, o := range p.Outputs[:p.Results()] {
 		from := ""
 		if name := p.Nodes[o.Node].Name; name != o.Name {
 			from = " = " + name

@@ -44,6 +44,8 @@ func schema(reg *operators.Registry) object {
 			"max_future_skew": skewSchema(),
 			"dedupe":          closed("Memory of event ids.", object{"horizon": durationSchema("How far behind the watermark event ids are remembered.", FormatDuration(DefaultDedupeHorizon))}, "horizon"),
 			"revision":        field("Field that holds the number of a revision: an integer, 0 or absent for an event as it first was."),
+			"revisions":       revisionsSchema(),
+			"hold_key":        holdKeySchema(),
 			"sequence": closed("Numbering of events, by which a missing one is noticed.", object{
 				"field": field("Field that holds the number: an integer that grows by one per key."), "gap_hold": durationSchema("How far event time moves on past a missing event before it is given up.", nil),
 			}, "field", "gap_hold"),
@@ -55,6 +57,7 @@ func schema(reg *operators.Registry) object {
 				"keys":    countSchema("Keys.", 1, DefaultKeys),
 				"reorder": countSchema("Records that wait for the watermark.", 1, DefaultReorder),
 				"ticks":   countSchema("Empty ticks of a grid that one advance of the watermark may make.", 1, DefaultTicks),
+				"history": countSchema("Records behind the watermark that are kept for revisions.", 1, DefaultHistory),
 			}),
 			"idle": closed("When a silent partition stops holding the others.", object{
 				"after_polls": countSchema("Consecutive polls that were answered empty; 0 is off.", 0, 0),

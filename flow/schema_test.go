@@ -96,7 +96,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{"select", `{"field":"k"}`}, {"select", `{"field":"k","equals":"a","in":["b"]}`}, {"select", `{"field":"k","in":[]}`},
 		{"select", `{"field":"k","equals":1.5}`}, {"select", `{"field":"k","equals":true}`}, {"select", `{"field":"k","in":["a","a"]}`}, {"select", `{"equals":"a"}`},
 		{"lateness", `5`}, {"lateness", `"5"`}, {"lateness", `"-5s"`}, {"lateness", `"1w"`}, {"lateness", `".5s"`}, {"max_future_skew", `"Off"`}, {"max_future_skew", `false`},
-		{"dedupe", `{}`}, {"dedupe", `"1h"`}, {"sequence", `{"field":"s"}`}, {"sequence", `{"gap_hold":"1s"}`}, {"revision", `1`},
+		{"dedupe", `{}`}, {"dedupe", `"1h"`}, {"sequence", `{"field":"s"}`}, {"sequence", `{"gap_hold":"1s"}`}, {"revision", `1`}, {"revisions", `{}`}, {"revisions", `{"horizon":10}`}, {"revisions", `{"horizon":"1m","publish":"yes"}`}, {"limits", `{"history":0}`},
 		{"clock", `"1m"`}, {"clock", `{}`}, {"clock", `{"every":60}`}, {"limits", `{"ids":0}`}, {"limits", `{"id":5}`}, {"limits", `{"keys":"5"}`}, {"limits", `{"ticks":2147483648}`},
 		{"idle", `{}`}, {"idle", `{"after_polls":-1}`},
 		{"operators", `[]`}, {"operators", `{}`}, {"operators", `["a"]`}, {"operators", `[{"name":"a","type":"emma","input":"x"}]`},

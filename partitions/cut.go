@@ -10,6 +10,8 @@ import (
 const (
 	coreName    = "core"
 	coreVersion = 1
+	// deferringVersion is that of a state in which the records of an open interval wait.
+	deferringVersion = 2
 )
 
 // Cut is the state since the cut before, as a delta. It may be taken between any two Steps, after the effects of all Steps so far
@@ -25,9 +27,10 @@ func (m *Machine) Cut() Cut {
 	l := &m.ledger
 	m.ids.cut(w, l)
 	m.keys.cut(m.grid, l)
-	m.waiting.cut(w, l)
+	m.waiting.cut(m.kept(), l)
 	m.marks.cut(m.wm, l)
 	m.history.cut(l)
+	m.holds.cut(l)
 	l.putCore(m.appendCore(make([]byte, 0, 512), m.wm.AppendPart(nil, 0)))
 	cut := Cut{
 		Partition: m.partition, Next: m.next, Watermark: w, Finished: m.finished, Counts: m.counts,
@@ -35,6 +38,14 @@ func (m *Machine) Cut() Cut {
 	}
 	l.put, l.dropped = nil, nil
 	return cut
+}
+
+// coreVersion is that of the core that the machine writes and reads.
+func (m *Machine) coreVersion() byte {
+	if m.defers {
+		return deferringVersion
+	}
+	return coreVersion
 }
 
 // putCore puts the core blob, which does not count itself.
@@ -48,12 +59,12 @@ func (l *ledger) putCore(body []byte) {
 
 // appendCore writes what is small and changes at every cut:
 //
-//	version 1 │ fingerprint (length, text) │ partition 4 │ finished 1 (2: by a record) │ next position 24 │ counts 8 × 8 │ keys uvarint │
+//	version 1 or 2 │ fingerprint (length, text) │ partition 4 │ finished 1 (2: by a record) │ next position 24 │ counts 8 × 8 │ keys uvarint │
 //	watermark (length, the first part of its snapshot)
 //
 // and in the blob after it the ledger: sequence 8 │ blobs 8 │ sum of their checksums 8.
 func (m *Machine) appendCore(dst, mark []byte) []byte {
-	dst = append(dst, coreVersion)
+	dst = append(dst, m.coreVersion())
 	dst = appendText(dst, m.plan.Fingerprint)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(m.partition))
 	dst = append(dst, flag(m.finished)+flag(m.inBand))
@@ -85,6 +96,7 @@ func (m *Machine) FullState() []StateBlob {
 	if m.history.open() {
 		out = append(out, StateBlob{Name: HistoryBlob, Data: m.history.body()})
 	}
+	out = append(out, m.holds.state()...)
 	for c := range m.keys.chunks {
 		out = append(out, StateBlob{Name: fmt.Sprintf("%s%06d", keysPrefix, c), Data: m.keys.appendChunk(nil, c, m.grid, 0)})
 	}

@@ -37,8 +37,17 @@ func (m *Machine) Missing(key string, sequence int64) bool { return m.wm.Missing
 // Finished says whether the partition has ended: with the source, or by a record that says so.
 func (m *Machine) Finished() bool { return m.finished }
 
+// Chosen says whether an operator's choice made the decision, of those that rows may follow from: it stands in the journal alone.
+func (d Decision) Chosen() bool {
+	switch d.Kind {
+	case DecisionGapClosed, DecisionLossAccepted, DecisionReplayed, DecisionDropped:
+		return true
+	}
+	return false
+}
+
 // Event is what makes this decision again in a replay of the log: stepped when the machine stands at Position (for a loss that was accepted: when
-// the log has nothing before Position). It is false for decisions that the records themselves make, and for those about a
+// the log has nothing before Position); for one about an entry of the quarantine, once Again has filled it in. It is false for decisions that the records themselves make, and for those about a
 // history.
 func (d Decision) Event() (Event, bool) {
 	switch d.Kind {
@@ -49,6 +58,10 @@ func (d Decision) Event() (Event, bool) {
 		return AcceptGap{Next: d.Position, Reason: reason}, ok
 	case DecisionGapClosed:
 		return closedGap(d.Detail)
+	case DecisionReplayed, DecisionRefused, DecisionDropped:
+		if a, ok := d.Aside(); ok {
+			return a.event(), true
+		}
 	case DecisionSeam:
 		if _, _, ended := HistoryOf(d); !ended {
 			return Seam{Next: d.Position}, true

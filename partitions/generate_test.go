@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/weirstream/weir/record"
@@ -31,6 +32,8 @@ type logShape struct {
 	// odds of one in so many; 0 is never.
 	duplicates, bad, gaps, revisions, future, lost int
 	sequence                                       bool
+	// amends: a delivery that comes again as a revision has another value, and now and then another time or key.
+	amends bool
 }
 
 // generate makes a log of one partition.
@@ -75,6 +78,9 @@ func generate(rng *rand.Rand, s logShape) []made {
 				break
 			}
 			again.revision = rng.Int64N(2)
+			if s.amends {
+				again.amend(rng)
+			}
 			again.write(rng, false)
 			log = append(log, again)
 		}
@@ -83,6 +89,19 @@ func generate(rng *rand.Rand, s logShape) []made {
 		log[i].Position = record.Offset(int64(3*i + 1)) // offsets are not dense
 	}
 	return log
+}
+
+func (m *made) amend(rng *rand.Rand) {
+	m.revision = rng.Int64N(4)
+	if m.revision > 0 {
+		m.x, m.gap = float64(rng.IntN(1000))/8, rng.IntN(9) == 0
+	}
+	if rng.IntN(20) == 0 {
+		m.at += millis(rng.Int64N(3) - 1)
+	}
+	if rng.IntN(20) == 0 {
+		m.key += "x"
+	}
 }
 
 var badValues = []string{"", "null", "{", `{"id":1}`, `[]`, `{"id":"a","key":"b","at":"x"}`, "\xff"}
@@ -128,6 +147,14 @@ var flows = map[string]string{
 		"operators: [{name: e, type: ema, input: x, period: 3}, {name: s, type: sma, input: {operator: e}, period: 2}]\noutputs: [e, s]\n",
 	"grid": "lateness: 200ms\ndedupe: {horizon: 2s}\nmax_future_skew: 10s\nclock: {every: 250ms}\n" +
 		"operators: [{name: e, type: ema, input: x, period: 2, gap: hold}, {name: l, type: last, input: x}]\noutputs: [e, l]\n",
+	"grid with revisions": "lateness: 200ms\ndedupe: {horizon: 2s}\nclock: {every: 250ms}\nrevision: rev\n" +
+		"operators: [{name: e, type: ema, input: x, period: 2, gap: hold}, {name: l, type: last, input: x}]\noutputs: [e, l]\n",
+	"published": "lateness: 200ms\ndedupe: {horizon: 2s}\nrevision: rev\nrevisions: {horizon: 500ms}\n" +
+		"operators: [{name: e, type: ema, input: x, period: 3}, {name: s, type: sma, input: {operator: e}, period: 2}]\noutputs: [e, s]\n",
+	"published by a grid": "lateness: 200ms\ndedupe: {horizon: 2s}\nclock: {every: 70ms}\nrevision: rev\nrevisions: {horizon: 1s}\n" +
+		"operators: [{name: e, type: ema, input: x, period: 2, gap: hold}, {name: l, type: last, input: x}]\noutputs: [e, l]\n",
+	"adopted": "lateness: 100ms\ndedupe: {horizon: 2s}\nsequence: {field: seq, gap_hold: 400ms}\nrevision: rev\nrevisions: {horizon: 500ms, publish: false}\n" +
+		"operators: [{name: l, type: last, input: x}, {name: s, type: sma, input: x, period: 3, gap: hold}]\noutputs: [l, s]\n",
 	"select": "select: {field: key, in: [k1, k2, k5]}\nlateness: 50ms\ndedupe: {horizon: 0s}\nrevision: rev\n" +
 		"operators: [{name: l, type: last, input: x}]\noutputs: [l]\n",
 	"sequence": "lateness: 100ms\ndedupe: {horizon: 1s}\nsequence: {field: seq, gap_hold: 400ms}\n" +
@@ -140,6 +167,8 @@ var shapes = map[string]logShape{
 	"calm":    {keys: 6, step: 2, duplicates: 9, bad: 50, gaps: 20, revisions: 30, future: 60, sequence: true, lost: 60},
 	"lagging": {keys: 6, step: 3, lag: 190, duplicates: 9, bad: 50, gaps: 9, revisions: 30, future: 60, sequence: true, lost: 200},
 	"wild":    {keys: 40, step: 5, lag: 900, jump: 6000, duplicates: 5, bad: 9, gaps: 5, revisions: 9, future: 9, sequence: true, lost: 9},
+	"revised": {keys: 5, step: 2, lag: 190, duplicates: 3, gaps: 9, revisions: 9, amends: true, sequence: true, lost: 200},
+	"ties":    {keys: 2, step: 1, lag: 900, jump: 2000, duplicates: 2, bad: 30, gaps: 9, revisions: 9, amends: true},
 	"sparse":  {keys: 50, step: 30, lag: 300, duplicates: 9, gaps: 9},
 }
 
@@ -147,6 +176,10 @@ var shapes = map[string]logShape{
 func eachCase(t *testing.T, records int, fn func(t *testing.T, flow string, log []made, rng *rand.Rand)) {
 	for flow, text := range flows {
 		for shape, s := range shapes {
+			revisions := strings.Contains(text, "revision: rev")
+			if s.amends && !revisions || !s.amends && shape != "wild" && revisions && flow != "event clock" && flow != "select" {
+				continue // one of the two says nothing about the other
+			}
 			t.Run(flow+"/"+shape, func(t *testing.T) {
 				t.Parallel()
 				for seed := uint64(1); seed <= 2; seed++ {

@@ -40,6 +40,9 @@ func (g *grid) end(t record.EventTime) record.EventTime {
 	return (k + 1) * g.every
 }
 
+// floor is the start of the interval that holds t.
+func (g *grid) floor(t record.EventTime) record.EventTime { return minus(g.end(t), g.every) }
+
 // room makes place for a key.
 func (g *grid) room(key int32) {
 	for len(g.ends) <= int(key) {

@@ -48,11 +48,21 @@ func Inherit(plan *flow.Plan, partition int32, parents []*Machine, keep func(key
 		if err := m.take(p, keep); err != nil {
 			return nil, err
 		}
+		m.takeHeld(p, keep, eff)
+	}
+	if m.holds != nil {
+		if err := m.settled(eff); err != nil {
+			return nil, err
+		}
 	}
 	m.counts.Outputs = int64(eff.Rows.Count - rows)
 	m.ids.advance(w)
 	if m.grid != nil {
 		m.grid.resume(m.keys.names, w)
+	}
+	if m.past != nil {
+		m.waiting.sortKept()
+		m.past.loaded(m)
 	}
 	if m.ids.over() {
 		return nil, m.limited(m.ids.limitError())
@@ -72,8 +82,7 @@ func (m *Machine) bringTo(w record.EventTime, eff *Effects) error {
 	if err := m.moved(eff); err != nil {
 		return m.limited(err)
 	}
-	m.release(w, eff)
-	return nil
+	return m.limited(m.settle(eff))
 }
 
 // take moves over what belongs to the kept keys of a parent.
@@ -95,11 +104,24 @@ func (m *Machine) take(p *Machine, keep func(key string) bool) error {
 		if m.grid != nil {
 			m.grid.inherit(n, p.grid, int32(key))
 		}
+		if m.past != nil {
+			p.past.room(p.keys, int32(key))
+			m.past.inherit(m.keys, n, p.past, int32(key))
+		}
 	}
+	released := p.decided()
 	p.waiting.each(func(slot int32) {
 		s := &p.waiting.slots[slot]
-		if n := numbers[s.key]; n >= 0 {
-			copy(m.waiting.push(s.at, p.waiting.idOf(slot), n), p.waiting.inputsOf(slot))
+		n := numbers[s.key]
+		if n < 0 {
+			return
+		}
+		copy(m.waiting.push(s.at, p.waiting.idOf(slot), n), p.waiting.inputsOf(slot))
+		if revision := p.waiting.numbers[slot]; revision > 0 {
+			m.waiting.number(m.waiting.newest(), revision)
+		}
+		if s.at < released {
+			m.waiting.keepNewest()
 		}
 	})
 	return p.ids.each(func(h idHash, number int64) error {
@@ -114,6 +136,16 @@ func (g *grid) inherit(key int32, from *grid, was int32) {
 	from.room(was)
 	g.ends[key] = from.ends[was]
 	copy(g.inputs[int(key)*g.width:(int(key)+1)*g.width], from.inputs[int(was)*g.width:])
+}
+
+// inherit takes over a key of another history. Its records are linked later.
+func (p *past) inherit(k *keyTable, key int32, from *past, was int32) {
+	p.room(k, key)
+	copy(p.of(key), from.of(was))
+	if p.grid != nil {
+		p.grid.inherit(key, from.grid, was)
+	}
+	p.keys[key].again = from.keys[was].again
 }
 
 // each calls fn with every living id and the number of its generation.

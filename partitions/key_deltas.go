@@ -211,6 +211,9 @@ func (k *keyTable) appendState(dst []byte, key int32, g *grid) []byte {
 		k.scratch = op.Snapshot(k.scratch[:0])
 		dst = appendText(dst, k.scratch)
 	}
+	if k.past != nil {
+		dst = k.past.appendKey(dst, k, key)
+	}
 	return dst
 }
 
@@ -228,6 +231,9 @@ func (k *keyTable) loadState(in *decoder, key int32, g *grid, blob string) error
 			return codes.New(codes.JournalCorrupt, "state blob %q, key %q, operator %q: %w", blob, k.names[key], k.plan.Nodes[n].Name, err)
 		}
 	}
+	if k.past != nil {
+		return k.past.loadKey(in, k, key, blob)
+	}
 	return nil
 }
 
@@ -238,6 +244,9 @@ func (k *keyTable) skipState(in *decoder, g *grid) bool {
 	}
 	for range k.plan.Nodes {
 		in.text()
+	}
+	if k.past != nil {
+		k.past.skipKey(in)
 	}
 	return !in.bad
 }

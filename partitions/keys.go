@@ -18,7 +18,9 @@ import (
 // and snapshots with their length in front. Version 2, which is written while deltas stand, has a stamp (uvarint) before the keys: deltas
 // up to that sequence are older than it.
 type keyTable struct {
-	plan  *flow.Plan
+	plan *flow.Plan
+	// past has a part of the state of each key; nil in a flow that keeps nothing for revisions.
+	past  *past
 	index map[string]int32
 	names []string
 	// operators has len(plan.Nodes) for each key.

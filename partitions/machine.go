@@ -23,12 +23,18 @@ type Machine struct {
 	keys    *keyTable
 	grid    *grid // nil when every event ticks
 	history history
+	past    *past  // nil when nothing is kept for revisions
+	holds   *holds // nil when no key is held
 	marks   marks
 	ledger  ledger
 
 	next     record.Position
 	counts   Counts
 	finished bool
+	// defers: the records of an interval wait until it ticks, so that revisions can take their place.
+	defers bool
+	// standIn is the entry of the quarantine whose record is being taken in.
+	standIn *Quarantined
 	// inBand: a record has ended the partition.
 	inBand bool
 	failed error
@@ -37,8 +43,10 @@ type Machine struct {
 	read   *extracted
 	values []operators.Value
 	out    []operators.Value
-	gaps   []float64
-	name   []byte
+	// results is how many of out are values of nodes.
+	results int
+	gaps    []float64
+	name    []byte
 }
 
 // New makes the machine of a partition that has seen nothing. A limit of the plan that is 0 or less does not limit.
@@ -52,15 +60,27 @@ func New(plan *flow.Plan, partition int32) *Machine {
 		keys:      newKeyTable(plan),
 		values:    make([]operators.Value, len(plan.Nodes)),
 		out:       make([]operators.Value, len(plan.Outputs)),
+		results:   plan.Results(),
 		gaps:      make([]float64, len(plan.Inputs)),
+	}
+	if plan.Revised {
+		m.out[m.results] = operators.Number(0)
 	}
 	m.ahead.init(newExtractor(plan), m.ids)
 	m.wm.IdleAfterPolls(plan.IdleAfterPolls)
+	if plan.HoldKey > 0 {
+		m.holds = newHolds(plan.HoldKey)
+	}
 	for i := range m.gaps {
 		m.gaps[i] = math.NaN()
 	}
 	if plan.ClockEvery > 0 {
 		m.grid = newGrid(record.EventTime(plan.ClockEvery), len(plan.Inputs))
+		m.defers = plan.RevisionField != ""
+	}
+	if plan.RevisionHorizon > 0 {
+		m.past = newPast(m)
+		m.keys.past = m.past
 	}
 	return m
 }
@@ -141,6 +161,10 @@ func (m *Machine) step(ev Event, eff *Effects) error {
 		return m.closeGap(ev, eff)
 	case AcceptGap:
 		return m.acceptGap(ev, eff)
+	case Reinstate:
+		return m.reinstate(ev, eff)
+	case Discard:
+		return m.discard(ev, eff)
 	case BeginHistory:
 		return m.beginHistory(ev, eff)
 	case Backfill:

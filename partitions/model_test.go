@@ -27,10 +27,12 @@ type model struct {
 	rows    []string
 	aside   []string
 	counts  Counts
+	// published says how often the result of a key at a time was.
+	published map[string]int
 }
 
 func newModel(plan *flow.Plan) *model {
-	m := &model{plan: plan, wm: watermark.NewPartition(plan.Lateness, plan.GapHold), ids: map[string]int64{}, ops: map[string][]operators.Operator{}, ticked: record.NoTime}
+	m := &model{plan: plan, wm: watermark.NewPartition(plan.Lateness, plan.GapHold), ids: map[string]int64{}, ops: map[string][]operators.Operator{}, ticked: record.NoTime, published: map[string]int{}}
 	m.span = max(1_000_000, record.EventTime((plan.DedupeHorizon+7)/8))
 	return m
 }
@@ -82,7 +84,7 @@ func (m *model) deliver(r made) {
 	case known && m.alive(generation):
 		m.counts.Duplicates++
 		if revision > 0 {
-			m.set(r, ReasonRevisionLate)
+			m.revise(r)
 		}
 		return
 	case skew > 0 && r.at > r.Arrival+skew:
@@ -183,11 +185,43 @@ func (m *model) row(at record.EventTime, id, key string, x operators.Value) {
 	}
 	ops, ok := m.ops[key]
 	if !ok {
-		for _, n := range m.plan.Nodes {
-			ops = append(ops, n.New())
-		}
+		ops = m.fresh()
 		m.ops[key] = ops
 	}
+	values := m.step(ops, at, x)
+	m.publish(at, id, key, values)
+}
+
+func (m *model) publish(at record.EventTime, id, key string, values []operators.Value) {
+	line := fmt.Sprintf("%s %s %s", at, id, key) + m.show(values)
+	if m.plan.Revised {
+		name := fmt.Sprint(key, at)
+		line += fmt.Sprintf(" %d", m.published[name])
+		m.published[name]++
+	}
+	m.rows = append(m.rows, line)
+	m.counts.Outputs++
+}
+
+func (m *model) show(values []operators.Value) (line string) {
+	for _, o := range m.plan.Outputs[:m.plan.Results()] {
+		if v := values[o.Node]; v.OK {
+			line += fmt.Sprintf(" %v", v.F)
+		} else {
+			line += " null"
+		}
+	}
+	return line
+}
+
+func (m *model) fresh() (ops []operators.Operator) {
+	for _, n := range m.plan.Nodes {
+		ops = append(ops, n.New())
+	}
+	return ops
+}
+
+func (m *model) step(ops []operators.Operator, at record.EventTime, x operators.Value) []operators.Value {
 	values := make([]operators.Value, len(ops))
 	for i, n := range m.plan.Nodes {
 		in := x
@@ -196,16 +230,7 @@ func (m *model) row(at record.EventTime, id, key string, x operators.Value) {
 		}
 		values[i] = ops[i].Step(at, in)
 	}
-	line := fmt.Sprintf("%s %s %s", at, id, key)
-	for _, o := range m.plan.Outputs {
-		if v := values[o.Node]; v.OK {
-			line += fmt.Sprintf(" %v", v.F)
-		} else {
-			line += " null"
-		}
-	}
-	m.rows = append(m.rows, line)
-	m.counts.Outputs++
+	return values
 }
 
 func (m *model) end() {

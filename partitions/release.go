@@ -2,6 +2,7 @@ package partitions
 
 import (
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/flow/operators"
 	"github.com/weirstream/weir/record"
 )
 
@@ -16,6 +17,10 @@ func (m *Machine) release(w record.EventTime, eff *Effects) {
 		key := m.waiting.slots[ref.slot].key
 		inputs := m.waiting.inputsOf(ref.slot)
 		m.keys.changed(key)
+		if m.past != nil {
+			m.keep(ref, eff)
+			continue
+		}
 		if m.grid != nil {
 			m.grid.take(key, m.keys.names[key], ref.at, inputs)
 		} else {
@@ -27,7 +32,12 @@ func (m *Machine) release(w record.EventTime, eff *Effects) {
 
 // row runs the operators of a key at one tick and appends its outputs.
 func (m *Machine) row(key int32, at record.EventTime, id []byte, inputs []float64, eff *Effects) {
-	ops := m.keys.of(key)
+	m.compute(m.keys.of(key), at, inputs)
+	m.publish(key, at, id, eff)
+}
+
+// compute makes the operators take a step.
+func (m *Machine) compute(ops []operators.Operator, at record.EventTime, inputs []float64) {
 	for i := range m.plan.Nodes {
 		n := &m.plan.Nodes[i]
 		if n.Field >= 0 {
@@ -36,7 +46,11 @@ func (m *Machine) row(key int32, at record.EventTime, id []byte, inputs []float6
 			m.values[i] = ops[i].Step(at, m.values[n.From])
 		}
 	}
-	for i := range m.plan.Outputs {
+}
+
+// publish appends the values of a step as a row.
+func (m *Machine) publish(key int32, at record.EventTime, id []byte, eff *Effects) {
+	for i := range m.results {
 		m.out[i] = m.values[m.plan.Outputs[i].Node]
 	}
 	m.name = append(m.name[:0], m.keys.names[key]...)

@@ -41,6 +41,13 @@ type reorder struct {
 	runHead, runLen int
 	heap            []waitingRef
 
+	// revising says that there are numbers of revisions, or an index.
+	revising bool
+	revisions
+	// past are the records that were released and are kept for revisions, in order, from pastHead on.
+	past     []waitingRef
+	pastHead int
+
 	journal recordJournal
 }
 
@@ -84,6 +91,9 @@ func (r *reorder) push(at record.EventTime, id []byte, key int32) []float64 {
 	n := r.slot()
 	r.slots[n] = waiting{at: at, id: r.ids.add(id), key: key, blob: unwritten}
 	r.journal.pushed(r, n)
+	if r.index != nil {
+		r.index[hashID(id)] = n
+	}
 	r.arrived = append(r.arrived, waitingRef{at: at, slot: n})
 	return r.inputsOf(n)
 }
@@ -232,6 +242,9 @@ func (r *reorder) remove(fromHeap bool) {
 // done gives a slot up. Its id must not be used afterwards.
 func (r *reorder) done(slot int32) {
 	w := &r.slots[slot]
+	if r.revising {
+		r.forget(slot)
+	}
 	r.ids.remove(w.id)
 	w.blob = released
 	r.free = append(r.free, slot)
@@ -250,12 +263,12 @@ func (r *reorder) compact() {
 	})
 }
 
-// each calls fn with the slot of every waiting record, in no particular order.
+// each calls fn with the slot of every record that waits or is kept, in no particular order.
 func (r *reorder) each(fn func(slot int32)) {
 	for i := range r.runLen {
 		fn(r.run[(r.runHead+i)&(len(r.run)-1)].slot)
 	}
-	for _, list := range [][]waitingRef{r.heap, r.arrived} {
+	for _, list := range [][]waitingRef{r.heap, r.arrived, r.past[r.pastHead:]} {
 		for _, ref := range list {
 			fn(ref.slot)
 		}

@@ -18,7 +18,10 @@ import (
 // the digits of a counter: the blobs that stand number at most seven a level, and a record is written once for each level it lives to
 // see.
 //
-// A blob: version 1 │ level 1 │ sequence 8 │ per record: event time 8, id (length, bytes), key uvarint, inputs 8 each (NaN: a gap).
+// A blob: version 1 │ level 1 │ sequence 8 │ per record: event time 8, id (length, bytes), key uvarint, inputs 8 each (NaN: a gap). In version
+// 2, which is written while a record of the blob is a revision, the number of the revision (uvarint) follows each record. A record that a
+// revision changed is written again, and of two records of an id, the one in the blob of the greater sequence stands. Where records are kept
+// for revisions behind W, all of this holds for what is kept.
 type recordJournal struct {
 	// fresh are the slots filled since the last cut, in order; a slot may have been released since, and filled again.
 	fresh []int32
@@ -38,6 +41,7 @@ type recordBlob struct {
 
 type recordLoad struct {
 	recordBlob
+	version byte
 	records []byte
 }
 
@@ -51,6 +55,8 @@ const (
 const (
 	recordsPrefix  = "reorder/"
 	recordsVersion = 1
+	// revisedVersion is that of a blob with numbers of revisions.
+	revisedVersion = 2
 	levelBlobs     = 8
 	minFresh       = 1024
 	maxLevel       = 64
@@ -60,7 +66,7 @@ func (b recordBlob) number() uint32 { return uint32(b.seq) }
 
 // pushed notes a slot. Slots that were released before any cut saw them are forgotten now and then.
 func (j *recordJournal) pushed(r *reorder, slot int32) {
-	if len(j.fresh) >= 2*r.len()+minFresh {
+	if len(j.fresh) >= 2*r.held()+minFresh {
 		j.fresh = r.unwritten(marked)
 		for _, s := range j.fresh {
 			r.slots[s].blob = unwritten
@@ -84,11 +90,11 @@ func (r *reorder) unwritten(number uint32) []int32 {
 	return slices.Delete(fresh, 0, to)
 }
 
-// cut writes what is new since the last cut. Everything older than w must have been released.
+// cut writes what is new since the last cut. Everything older than w must have been given up.
 func (r *reorder) cut(w record.EventTime, l *ledger) {
 	j := &r.journal
 	j.blobs = slices.DeleteFunc(j.blobs, func(b recordBlob) bool {
-		over := b.until < w || r.len() == 0
+		over := b.until < w || r.held() == 0
 		if over {
 			l.drop(b.blobRef)
 		}
@@ -157,24 +163,28 @@ func (r *reorder) write(l *ledger, level uint8, slots []int32) recordBlob {
 		l.seq++
 	}
 	b := recordBlob{seq: l.seq, level: level, until: record.NoTime}
-	body := append(make([]byte, 0, 64*len(slots)+32), recordsVersion, level)
+	version := r.versionOf(slots)
+	body := append(make([]byte, 0, 64*len(slots)+32), version, level)
 	body = binary.BigEndian.AppendUint64(body, b.seq)
 	for _, s := range slots {
 		r.slots[s].blob = b.number()
 		b.until = max(b.until, r.slots[s].at)
-		body = r.appendRecord(body, s)
+		body = r.appendRecord(body, s, version)
 	}
 	b.blobRef = l.write(fmt.Sprintf("%s%d", recordsPrefix, b.seq), body)
 	return b
 }
 
-func (r *reorder) appendRecord(dst []byte, slot int32) []byte {
+func (r *reorder) appendRecord(dst []byte, slot int32, version byte) []byte {
 	w := &r.slots[slot]
 	dst = binary.BigEndian.AppendUint64(dst, uint64(w.at))
 	dst = appendText(dst, r.idOf(slot))
 	dst = binary.AppendUvarint(dst, uint64(w.key))
 	for _, f := range r.inputsOf(slot) {
 		dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(f))
+	}
+	if version == revisedVersion {
+		dst = binary.AppendUvarint(dst, uint64(r.numbers[slot]))
 	}
 	return dst
 }
@@ -188,28 +198,27 @@ func (r *reorder) load(blob StateBlob, l *ledger) error {
 	in := decoder{src: body}
 	version := in.byte()
 	b := recordBlob{blobRef: ref, level: in.byte(), seq: in.uint64()}
-	if in.bad || version != recordsVersion || b.level > maxLevel {
+	if in.bad || version != recordsVersion && version != revisedVersion || b.level > maxLevel {
 		return damaged(blob.Name, fmt.Sprintf("holds no waiting records of version %d", recordsVersion))
 	}
-	r.journal.loads = append(r.journal.loads, recordLoad{recordBlob: b, records: slices.Clone(in.src)})
+	r.journal.loads = append(r.journal.loads, recordLoad{recordBlob: b, version: version, records: slices.Clone(in.src)})
 	l.stands(ref)
 	return nil
 }
 
-// loaded takes the records up that waited at watermark w; keys is the number of keys.
-func (r *reorder) loaded(w record.EventTime, keys int) error {
+// loaded takes the records up that were not older than w; keys is the number of keys. Of those, the ones older than decided had been released.
+func (r *reorder) loaded(w, decided record.EventTime, keys int) error {
 	slices.SortFunc(r.journal.loads, func(a, b recordLoad) int { return cmp.Compare(a.seq, b.seq) })
 	var slots []int32
 	for _, b := range r.journal.loads {
 		b.until = record.NoTime
 		for in := (decoder{src: b.records}); len(in.src) > 0; {
-			slot, at, ok := r.loadRecord(&in, keys)
+			slot, at, ok := r.loadRecord(&in, keys, b.version)
 			if !ok {
 				return damaged(b.name, "has a record that cannot be read")
 			}
 			if b.until = max(b.until, at); at < w {
-				r.ids.remove(r.slots[slot].id)
-				r.free = append(r.free, slot)
+				r.unload(slot)
 				continue
 			}
 			r.slots[slot].blob = b.number()
@@ -218,16 +227,24 @@ func (r *reorder) loaded(w record.EventTime, keys int) error {
 		r.journal.blobs = append(r.journal.blobs, b.recordBlob)
 	}
 	r.journal.loads = nil
-	slices.SortFunc(slots, r.compareSlots)
+	if r.revising {
+		slots = r.latest(slots)
+	} else {
+		slices.SortFunc(slots, r.compareSlots)
+	}
 	sorted := make([]waitingRef, len(slots))
 	for i, s := range slots {
 		sorted[i] = waitingRef{at: r.slots[s].at, slot: s}
 	}
-	r.merge(sorted)
+	n := 0
+	for ; n < len(sorted) && sorted[n].at < decided; n++ {
+		r.past = append(r.past, sorted[n])
+	}
+	r.merge(sorted[n:])
 	return nil
 }
 
-func (r *reorder) loadRecord(in *decoder, keys int) (slot int32, at record.EventTime, ok bool) {
+func (r *reorder) loadRecord(in *decoder, keys int, version byte) (slot int32, at record.EventTime, ok bool) {
 	at = record.EventTime(in.uint64())
 	id, key := in.text(), in.uvarint()
 	if in.bad || key >= uint64(keys) {
@@ -239,17 +256,21 @@ func (r *reorder) loadRecord(in *decoder, keys int) (slot int32, at record.Event
 	for i := range inputs {
 		inputs[i] = math.Float64frombits(in.uint64())
 	}
+	if version == revisedVersion {
+		r.number(slot, int64(in.uvarint()))
+	}
 	return slot, at, !in.bad
 }
 
-// state is what waits, in order.
+// state is what waits and what is kept, in order.
 func (r *reorder) state() []byte {
 	var slots []int32
 	r.each(func(s int32) { slots = append(slots, s) })
 	slices.SortFunc(slots, r.compareSlots)
+	version := r.versionOf(slots)
 	var dst []byte
 	for _, s := range slots {
-		dst = r.appendRecord(dst, s)
+		dst = r.appendRecord(dst, s, version)
 	}
 	return dst
 }

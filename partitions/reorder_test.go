@@ -145,7 +145,7 @@ func restoreReorder(t *testing.T, stand standing, w record.EventTime, seq uint64
 			t.Fatal(err)
 		}
 	}
-	if err := r.loaded(w, 5); err != nil {
+	if err := r.loaded(w, w, 5); err != nil {
 		t.Fatal(err)
 	}
 	return r, l

@@ -81,6 +81,8 @@ func (r *restore) take(b StateBlob) error {
 		return r.m.keys.loadDelta(b, &r.found)
 	case strings.HasPrefix(b.Name, marksPrefix):
 		return r.m.marks.load(b, &r.found)
+	case strings.HasPrefix(b.Name, heldPrefix):
+		return r.m.holds.load(b, len(r.m.plan.Inputs), &r.found)
 	case strings.HasPrefix(b.Name, recordsPrefix):
 		return r.m.waiting.load(b, &r.found)
 	}
@@ -94,8 +96,9 @@ func (r *restore) core(b StateBlob) error {
 	}
 	m := r.m
 	in := decoder{src: body}
-	if v := in.byte(); v != coreVersion {
-		return damaged(b.Name, fmt.Sprintf("has version %d, this weir reads version %d", v, coreVersion))
+	v := in.byte()
+	if v != coreVersion && v != deferringVersion {
+		return damaged(b.Name, fmt.Sprintf("has version %d, this weir reads version %d", v, deferringVersion))
 	}
 	fingerprint, partition := string(in.text()), in.bytes(4)
 	switch {
@@ -105,6 +108,8 @@ func (r *restore) core(b StateBlob) error {
 		return codes.New(codes.RunMismatch, "the state was written by a flow with fingerprint %.80q, this one has %q: use a new run id, or the flow that the run was started with", fingerprint, m.plan.Fingerprint)
 	case int32(binary.BigEndian.Uint32(partition)) != m.partition:
 		return codes.New(codes.RunMismatch, "the state of partition %d was handed to partition %d", int32(binary.BigEndian.Uint32(partition)), m.partition)
+	case v != m.coreVersion():
+		return codes.New(codes.RunMismatch, "partition %d: the state was written by a weir that took the records of an open interval up at once, so that revisions cannot take their place any more: use a new run id", m.partition)
 	case r.hasCore:
 		return damaged(b.Name, "stands twice")
 	}
@@ -149,12 +154,15 @@ func (r *restore) finish() error {
 	if uint64(len(m.keys.names)) != r.keys {
 		return damaged(coreName, fmt.Sprintf("counts %d keys, there are %d", r.keys, len(m.keys.names)))
 	}
-	if err := m.waiting.loaded(m.wm.Watermark(), len(m.keys.names)); err != nil {
+	if err := m.waiting.loaded(m.kept(), m.decided(), len(m.keys.names)); err != nil {
 		return err
 	}
 	m.ids.loaded(m.wm.Watermark())
 	if m.grid != nil {
 		m.grid.resume(m.keys.names, m.wm.Watermark())
+	}
+	if m.past != nil {
+		m.past.loaded(m)
 	}
 	return nil
 }

@@ -22,7 +22,11 @@ func (m *Machine) endAt(at record.Position, through record.EventTime, why string
 			return m.limited(err)
 		}
 	}
+	m.letAllGo(eff)
 	m.release(record.MaxTime, eff)
+	if m.past != nil {
+		m.past.giveUp(m)
+	}
 	m.wm.Finish()
 	m.finished = true
 	return nil
@@ -48,6 +52,5 @@ func (m *Machine) closeGap(ev CloseGap, eff *Effects) error {
 	if err := m.moved(eff); err != nil {
 		return m.limited(err)
 	}
-	m.release(m.wm.Watermark(), eff)
-	return nil
+	return m.limited(m.settle(eff))
 }

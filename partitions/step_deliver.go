@@ -43,17 +43,18 @@ func (m *Machine) deliver(b *record.Batch, eff *Effects) error {
 		if err := m.record(r, eff); err != nil {
 			return m.limited(err)
 		}
-		if m.counts.Consumed-accepted >= releaseEvery {
+		if m.counts.Consumed-accepted >= releaseEvery || m.past != nil {
 			accepted = m.counts.Consumed
-			m.release(m.wm.Watermark(), eff)
+			if err := m.settle(eff); err != nil {
+				return m.limited(err)
+			}
 		}
 	}
 	if b.Next.Cmp(m.next) < 0 {
 		return m.internal("the batch ends before %s, but its records go up to %s", b.Next, m.next)
 	}
 	m.next = b.Next
-	m.release(m.wm.Watermark(), eff)
-	return nil
+	return m.limited(m.settle(eff))
 }
 
 // record tries one record: unreadable, filtered, duplicate, future, late, accepted. The first that holds is its verdict.
@@ -68,11 +69,15 @@ func (m *Machine) record(r *record.Record, eff *Effects) error {
 	}
 	x := m.read
 	if x.reason != "" {
-		m.omit(r, eff, x.reason, x.detail)
+		m.unreadable(r, eff)
 		return nil
 	}
 	if !x.selected {
 		m.counts.Filtered++
+		return nil
+	}
+	if m.holds.full(x.key) && !m.ids.has(x.hash) {
+		m.omit(r, eff, ReasonHeldOverflow, m.holds.overflow())
 		return nil
 	}
 	future := m.plan.MaxFutureSkew > 0 && r.Arrival != record.NoTime && minus(x.at, record.EventTime(m.plan.MaxFutureSkew)) > r.Arrival
@@ -85,7 +90,7 @@ func (m *Machine) record(r *record.Record, eff *Effects) error {
 	}
 	switch {
 	case duplicate:
-		m.duplicate(r, eff)
+		err = m.duplicate(r, eff)
 	case future:
 		m.counts.Future++
 		m.setAside(r, eff, ReasonFuture, fmt.Sprintf("event time is %s ahead of the log's timestamp %s, more than max_future_skew allows",
@@ -108,13 +113,14 @@ func (m *Machine) omit(r *record.Record, eff *Effects, reason, detail string) {
 	m.setAside(r, eff, reason, detail)
 }
 
-// duplicate is a record whose id lives. That it is a revision is worth keeping: its event has been decided.
-func (m *Machine) duplicate(r *record.Record, eff *Effects) {
+// duplicate is a record whose id lives. It may be a revision.
+func (m *Machine) duplicate(r *record.Record, eff *Effects) error {
 	m.counts.Duplicates++
 	m.wm.Record()
 	if m.read.revision > 0 {
-		m.setAside(r, eff, ReasonRevisionLate, fmt.Sprintf("revision %d of an event that was taken in before", m.read.revision))
+		return m.revise(r, eff)
 	}
+	return nil
 }
 
 func (m *Machine) accept(r *record.Record, eff *Effects) error {
@@ -127,11 +133,17 @@ func (m *Machine) accept(r *record.Record, eff *Effects) error {
 	if x.revision > 0 {
 		m.setAside(r, eff, ReasonRevised, fmt.Sprintf("the event came first as revision %d", x.revision))
 	}
+	if m.wait() {
+		return m.observe(r, m.keys.names[key], eff)
+	}
 	copy(m.waiting.push(x.at, x.id, key), x.inputs)
+	if x.revision > 0 {
+		m.waiting.number(m.waiting.newest(), x.revision)
+	}
 	if err := m.observe(r, m.keys.names[key], eff); err != nil || !m.waiting.over() {
 		return err
 	}
-	if m.release(m.wm.Watermark(), eff); m.waiting.over() {
+	if m.release(m.decided(), eff); m.waiting.over() {
 		return m.waiting.limitError()
 	}
 	return nil
@@ -162,7 +174,7 @@ func (m *Machine) moved(eff *Effects) error {
 	if m.grid == nil {
 		return nil
 	}
-	return m.tick(w, w, eff)
+	return m.tick(w, m.decided(), eff)
 }
 
 var gapKinds = [...]string{
@@ -194,8 +206,8 @@ func (m *Machine) setAside(r *record.Record, eff *Effects, reason, detail string
 		id = headerID(r)
 	}
 	eff.Quarantine = append(eff.Quarantine, Quarantined{
-		Partition: m.partition, Position: r.Position, Reason: reason, Detail: detail,
-		EventID: id, EventTime: m.read.at, Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value),
+		Partition: m.partition, Position: r.Position, Sub: r.Sub, Reason: reason, Detail: detail, Arrival: r.Arrival,
+		EventID: id, EventTime: m.read.at, Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value), Headers: cloneHeaders(r.Headers),
 	})
 }
 
