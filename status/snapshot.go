@@ -235,7 +235,9 @@ type Partition struct {
 
 	Pressure Pressure `json:"backpressure"`
 	Queue    Queue    `json:"queue"`
-	Gap      *Gap     `json:"gap"`
+	// Undone is null when only the store was asked.
+	Undone *Undone `json:"undone"`
+	Gap    *Gap    `json:"gap"`
 	// Blocked is why the partition is not read any more, Release what would end that, if its reporter said so.
 	Blocked      *Cause     `json:"blocked"`
 	BlockedSince *time.Time `json:"blocked_since"`
@@ -276,6 +278,16 @@ type Queue struct {
 	WindowBytes   int64 `json:"window_bytes"`
 	// Aside are records that were read and wait for credit.
 	Aside int64 `json:"aside_records"`
+}
+
+// Undone is what was handed out and is not committed: what would be processed again after a crash. Numbers are as of the last change of the queue, or
+// the last commit.
+type Undone struct {
+	Records int64 `json:"records"`
+	Bytes   int64 `json:"bytes"`
+	// Oldest is the record that holds the committed position, Since when it was handed out; null when there is none.
+	Oldest *string    `json:"oldest"`
+	Since  *time.Time `json:"since"`
 }
 
 // Gap is the open gap that holds the watermark of a partition, or would be the first to.

@@ -22,6 +22,8 @@ func TestTheDocumentStays(t *testing.T) {
 	}
 	s.Partitions = s.Partitions[:2]
 	s.Partitions[0].Seconds = map[State]float64{Reading: 1.5, Paused: 2}
+	oldest := "4711"
+	s.Partitions[0].Undone = &Undone{Records: 12, Bytes: 3400, Oldest: &oldest, Since: &s.At}
 	s.Partitions[1].Watermark = EventTime{record.MaxTime}
 	s.Partitions[1].MaxEventTime = NoEventTime
 	r := Report{Format: Format, Run: s.Run, At: s.At, Live: true, Runs: []Snapshot{s}}

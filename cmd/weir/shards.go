@@ -17,6 +17,7 @@ import (
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources"
 	"github.com/weirstream/weir/sources/kinesis"
+	"github.com/weirstream/weir/status"
 )
 
 // The states of a shard, as a run sees it.
@@ -29,14 +30,18 @@ const (
 
 func (a *app) shardsCommand() *cobra.Command {
 	var o streamFlags
+	var live liveFlags
 	cmd := &cobra.Command{
 		Use: "shards RUN", Short: "Show the shards of a stream and how far a run has come with each",
 		Long: "Shows the tree of shards: what each was split from or merged of, its state for the run (UNREAD, READING, FINISHED, GONE), who has it, up to which\n" +
 			"record it is committed, how far that is behind the end of the shard, and the oldest record that is not done, with when it arrived.\n" +
-			"The stream is asked for one record of each shard that is open for the run, which counts against its limits; --quick leaves that out.",
-		Example: "  weir shards ticks-1 --store sqlite:weir.db --kinesis ticks --region eu-west-1", Args: cobra.ExactArgs(1),
+			"The stream is asked for one record of each shard that is open for the run, which counts against its limits; --quick leaves that out.\n" +
+			"What a process has handed out and not committed, and since when, only the process knows: name it with --url, each one if there are several.",
+		Example: "  weir shards ticks-1 --store sqlite:weir.db --kinesis ticks --region eu-west-1\n" +
+			"  weir shards ticks-1 --store sqlite:weir.db --kinesis ticks --region eu-west-1 --url http://127.0.0.1:8787", Args: cobra.ExactArgs(1),
 	}
 	o.addStream(cmd, "the stream that the run reads (required)")
+	live.add(cmd)
 	quick := cmd.Flags().Bool("quick", false, "do not ask the stream for records")
 	return a.storeFlag(cmd, func(ctx context.Context, store control.ControlStore, args []string) error {
 		if o.kinesis == "" {
@@ -48,6 +53,9 @@ func (a *app) shardsCommand() *cobra.Command {
 		}
 		shown, err := readShards(ctx, store, stream, args[0], !*quick)
 		if err != nil {
+			return err
+		}
+		if err := a.askFlights(ctx, &live, args[0], shown); err != nil {
 			return err
 		}
 		return a.showShards(args[0], o.kinesis, shown)
@@ -71,6 +79,8 @@ type shardShown struct {
 	asked bool
 	// trouble is why the place cannot be told.
 	trouble error
+	// flight is what its process has handed out and not committed; nil when no process has told.
+	flight *status.Undone
 }
 
 // readShards reads listing, journal and leases. The journal comes before the listing, so that no child looks ready too early.
@@ -229,13 +239,13 @@ func (a *app) showShards(run, stream string, shown []shardShown) error {
 		}
 		return a.document(map[string]any{"run": run, "stream": stream, "shards": docs})
 	}
-	a.table("shard\tstate\tparents\towner\tcommitted up to\trecords\tbehind\toldest undone", len(shown), func(w io.Writer, i int) {
+	a.table("shard\tstate\tparents\towner\tcommitted up to\trecords\tbehind\toldest undone\tin flight", len(shown), func(w io.Writer, i int) {
 		s := &shown[i]
 		name := strings.Repeat("  ", s.depth) + fmt.Sprint(s.Number)
 		if s.Closed {
 			name += " closed"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", name, s.state, orDash(numberList(s.Parents)), cell(orDash(s.ownerText())), s.upTo(), s.cut.Counts.Records, s.behind(), s.undoneText())
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", name, s.state, orDash(numberList(s.Parents)), cell(orDash(s.ownerText())), s.upTo(), s.cut.Counts.Records, s.behind(), s.undoneText(), flightText(s.flight))
 	})
 	return nil
 }
@@ -244,7 +254,7 @@ func (s *shardShown) document() map[string]any {
 	doc := map[string]any{
 		"shard": s.Number, "id": s.ID, "state": s.state, "closed": s.Closed, "held": s.held, "parents": numbersOrEmpty(s.Parents),
 		"claim": textOrNull(s.claim), "owner": textOrNull(s.owner), "fence_token": uint64(s.token), "next": nil, "records": s.cut.Counts.Records,
-		"watermark": nil, "committed": stampOrNull(s.committed), "behind_ms": nil, "oldest_undone": nil, "error": errorDocument(s.trouble),
+		"watermark": nil, "committed": stampOrNull(s.committed), "behind_ms": nil, "oldest_undone": nil, "in_flight": flightDocument(s.flight), "error": errorDocument(s.trouble),
 	}
 	if s.cut.Next != (record.Position{}) {
 		doc["next"], doc["watermark"] = s.cut.Next.String(), s.cut.Watermark.String()

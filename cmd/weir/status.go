@@ -239,10 +239,10 @@ func (a *app) showStatus(r status.Report) error {
 			rows = append(rows, row{&r.Runs[i], &r.Runs[i].Partitions[k]})
 		}
 	}
-	a.table("PARTITION\tSTATE\tNEXT\tEND\tLAG\tBEHIND\tWATERMARK\tINPUT\tPRESSURE\tIN FLIGHT\tNOTE", len(rows), func(w io.Writer, i int) {
+	a.table("PARTITION\tSTATE\tNEXT\tEND\tLAG\tBEHIND\tWATERMARK\tINPUT\tPRESSURE\tIN FLIGHT\tUNDONE\tNOTE", len(rows), func(w io.Writer, i int) {
 		p := rows[i].p
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Partition, dash(string(p.State)), p.Next, dash(deref(p.End)), count64(p.LagRecords), behind(p.LagSeconds),
-			p.Watermark, dash(p.Input), dash(p.Pressure.State), inFlight(p), cell(noteOf(rows[i].s, p)))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Partition, dash(string(p.State)), p.Next, dash(deref(p.End)), count64(p.LagRecords), behind(p.LagSeconds),
+			p.Watermark, dash(p.Input), dash(p.Pressure.State), inFlight(p), undoneSince(p.Undone), cell(noteOf(rows[i].s, p)))
 	})
 	return nil
 }

@@ -35,6 +35,7 @@ type part struct {
 	gapSince           time.Time
 	aside              map[string]*asideOf
 	queue              status.Queue
+	undone             actors.Undone
 	pressure           status.Pressure
 	reasons            []status.Pressure
 	extent             sources.Extent
@@ -68,7 +69,7 @@ func (p *part) settle(b *Board, at time.Time) { p.account.To(p.state(b), at) }
 // reset forgets what belonged to the incarnation before.
 func (p *part) reset() {
 	p.facts = status.Facts{}
-	p.queue = status.Queue{}
+	p.queue, p.undone = status.Queue{}, actors.Undone{}
 	if p.pressure.State != backpressure.RecoveryBlocked.String() {
 		p.pressure, p.reasons = status.Pressure{State: backpressure.Flowing.String()}, nil
 	}
@@ -149,6 +150,7 @@ func (p *part) cut(c *actors.PartitionProgress, b *Board, at time.Time) {
 
 func (p *part) queued(q actors.Queue) {
 	p.queue = status.Queue{Records: q.Records, Bytes: q.Bytes, WindowRecords: q.WindowRecords, WindowBytes: q.WindowBytes, Aside: q.Aside}
+	p.undone = q.Undone
 	p.facts.Busy = q.Records > 0 || q.Bytes > 0
 	p.facts.Aside = q.Aside > 0
 	p.facts.Held = !q.State.Reads()
@@ -187,10 +189,15 @@ func (p *part) pressed(t backpressure.Transition, at time.Time) {
 func (p *part) snapshot(b *Board, at time.Time) status.Partition {
 	spent, began := p.account.Spent(at)
 	state, since := p.account.State()
+	undone := status.Undone{Records: p.undone.Records, Bytes: p.undone.Bytes, Since: moment(p.undone.Since)}
+	if undone.Since != nil {
+		oldest := p.undone.Oldest.String()
+		undone.Oldest = &oldest
+	}
 	out := status.Partition{
 		Partition: p.n, State: state, StateSince: moment(since), Began: moment(began), Seconds: make(map[status.State]float64, len(spent)),
 		Next: p.next.String(), Watermark: status.EventTime{T: p.watermark}, WatermarkSince: moment(p.watermarkSince), MaxEventTime: status.EventTime{T: p.maxTime},
-		Input: p.input.String(), InputSince: moment(p.inputSince), Pressure: p.pressure, Queue: p.queue,
+		Input: p.input.String(), InputSince: moment(p.inputSince), Pressure: p.pressure, Queue: p.queue, Undone: &undone,
 		Blocked: p.blocked, Counts: countsOf(p.counts), Progress: moment(p.progress),
 	}
 	for s, d := range spent {
