@@ -149,7 +149,7 @@ func (s *supervisor) consider(i control.Intervention, stands bool, log *logSeen)
 			return o, false
 		}
 		s.unblock(i.Partition)
-	case control.ConfirmIdle, control.CloseGap:
+	case control.ConfirmIdle, control.CloseGap, control.ReplayAside, control.DropAside:
 		if blocked {
 			return dismissed("partition %d is blocked (%s): end that first", i.Partition, codeName(b.cause)), false
 		}
@@ -244,9 +244,14 @@ func (in *incarnation) applyOrders() error {
 	if err != nil {
 		return err
 	}
+	var aside []control.Intervention
 	for _, i := range in.orders {
 		if stand[i.ID] {
 			in.outcomes[i.ID] = settlement{outcome: control.Applied, epoch: in.state.Epoch, note: "it stood in the journal already"}
+			continue
+		}
+		if i.Kind == control.ReplayAside || i.Kind == control.DropAside {
+			aside = append(aside, i)
 			continue
 		}
 		m := in.machines[i.Partition]
@@ -262,7 +267,7 @@ func (in *incarnation) applyOrders() error {
 		in.begun[i.Partition] = eff
 		in.outcomes[i.ID] = settlement{outcome: control.Applied, epoch: in.state.Epoch + 1}
 	}
-	return nil
+	return in.applyAside(aside)
 }
 
 // orderOf is the event that an intervention makes, or why it makes none.

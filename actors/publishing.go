@@ -87,7 +87,7 @@ func (in *incarnation) journalFirst(c control.Commit) bool {
 	}
 	for _, p := range c.Partitions {
 		for _, d := range p.Decisions {
-			if d.Kind == partitions.DecisionGapClosed || d.Kind == partitions.DecisionLossAccepted {
+			if d.Chosen() {
 				return true
 			}
 		}

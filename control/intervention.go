@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,6 +26,10 @@ const (
 	ConfirmIdle InterventionKind = "CONFIRM_IDLE"
 	// CloseGap says that the missing number Sequence of Key will not come.
 	CloseGap InterventionKind = "CLOSE_GAP"
+	// ReplayAside gives Entries of a partition's quarantine to it again.
+	ReplayAside InterventionKind = "REPLAY_ASIDE"
+	// DropAside gives Entries of a partition's quarantine up.
+	DropAside InterventionKind = "DROP_ASIDE"
 )
 
 // InterventionOutcome says what became of an intervention.
@@ -51,6 +57,8 @@ type Intervention struct {
 	// Key and Sequence name the missing number of a CloseGap.
 	Key      string
 	Sequence int64
+	// Entries are the numbers of entries of the partition's quarantine, for ReplayAside and DropAside: 1 to MaxEntries, ascending.
+	Entries []int64
 	// Who asked, and why.
 	Who, Why string
 	Created  time.Time
@@ -76,6 +84,9 @@ type Interventions interface {
 // MaxInterventionText is the longest Who, Why, Note or Key, in bytes.
 const MaxInterventionText = 1000
 
+// MaxEntries is how many entries of a quarantine one intervention names at most.
+const MaxEntries = 1000
+
 // Validate checks an intervention by itself. It fails with RequestInvalid, or RunIDInvalid.
 func (i Intervention) Validate() error {
 	if err := checkRunID(i.RunID); err != nil {
@@ -89,8 +100,10 @@ func (i Intervention) Validate() error {
 		bad = "it gives up nothing: it would go on at " + i.To.String() + ", and the partition stands at " + i.From.String()
 	case i.Kind == CloseGap && i.Key == "":
 		bad = "it names no key"
-	case i.Kind != AcceptGap && i.Kind != RetryBlocked && i.Kind != ConfirmIdle && i.Kind != CloseGap:
+	case !i.Kind.known():
 		bad = "its kind is not known"
+	case i.Kind.aboutAside() != (len(i.Entries) > 0) || len(i.Entries) > MaxEntries || !ascending(i.Entries):
+		bad = "it names no entries of the quarantine, too many at once, or not in ascending order"
 	case badText(i.Who, MaxInterventionText) != "":
 		bad = "who asks for it: " + badText(i.Who, MaxInterventionText)
 	case strings.TrimSpace(i.Why) == "" || badText(i.Why, MaxInterventionText) != "":
@@ -101,6 +114,24 @@ func (i Intervention) Validate() error {
 		return nil
 	}
 	return codes.New(codes.RequestInvalid, "the intervention %s on run %q cannot be asked for: %s", i.Kind, i.RunID, bad)
+}
+
+func (k InterventionKind) known() bool {
+	return k == AcceptGap || k == RetryBlocked || k == ConfirmIdle || k == CloseGap || k.aboutAside()
+}
+
+func (k InterventionKind) aboutAside() bool { return k == ReplayAside || k == DropAside }
+
+// ascending says whether numbers are not negative, and each is greater than the one before.
+func ascending(numbers []int64) bool {
+	last := int64(-1)
+	for _, n := range numbers {
+		if n <= last {
+			return false
+		}
+		last = n
+	}
+	return true
 }
 
 // CheckIntervene is the rule of Intervene for a run that exists: it is open, and has the partition.
@@ -136,11 +167,58 @@ type interventionDetail struct {
 	To       string `json:"to,omitempty"`
 	Key      string `json:"key,omitempty"`
 	Sequence int64  `json:"sequence,omitempty"`
+	// Entries are runs of numbers, such as "0-9,12".
+	Entries string `json:"entries,omitempty"`
+}
+
+// EntryRuns writes ascending numbers as runs: 0-9,12.
+func EntryRuns(numbers []int64) string {
+	var b strings.Builder
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.FormatInt(numbers[i], 10))
+		if j > i {
+			b.WriteString("-" + strconv.FormatInt(numbers[j], 10))
+		}
+		i = j + 1
+	}
+	return b.String()
+}
+
+// ParseEntryRuns reads what EntryRuns writes. Runs have to ascend, and to name at most most numbers. The error says in words what is wrong.
+func ParseEntryRuns(s string, most int) ([]int64, error) {
+	var out []int64
+	for run := range strings.SplitSeq(s, ",") {
+		from, to, isRun := strings.Cut(run, "-")
+		if !isRun {
+			to = from
+		}
+		a, errA := strconv.ParseInt(from, 10, 64)
+		b, errB := strconv.ParseInt(to, 10, 64)
+		switch {
+		case errA != nil || errB != nil || a < 0 || b < a:
+			return nil, fmt.Errorf("%q is neither a number nor a run of numbers, such as 7 or 3-9", run)
+		case len(out) > 0 && a <= out[len(out)-1]:
+			return nil, fmt.Errorf("%q does not come after the numbers before it", run)
+		case b-a >= int64(most-len(out)):
+			return nil, fmt.Errorf("these are more than %d numbers", most)
+		}
+		for n := a; n <= b; n++ {
+			out = append(out, n)
+		}
+	}
+	return out, nil
 }
 
 // Detail is what only some kinds have, as a store keeps it.
 func (i Intervention) Detail() string {
-	d := interventionDetail{Key: i.Key, Sequence: i.Sequence}
+	d := interventionDetail{Key: i.Key, Sequence: i.Sequence, Entries: EntryRuns(i.Entries)}
 	if i.Kind == AcceptGap {
 		d.From, d.To = i.From.String(), i.To.String()
 	}
@@ -160,6 +238,9 @@ func (i *Intervention) SetDetail(s string) error {
 		if i.From, err = record.ParsePosition(d.From); err == nil {
 			i.To, err = record.ParsePosition(d.To)
 		}
+	}
+	if err == nil && d.Entries != "" {
+		i.Entries, err = ParseEntryRuns(d.Entries, MaxEntries)
 	}
 	if err != nil {
 		return codes.New(codes.JournalCorrupt, "intervention %d on run %q is damaged: %w", i.ID, i.RunID, err)

@@ -34,11 +34,17 @@ func checkIntervene(p *plane) error {
 	}
 	id := streamed.RunID
 	part := gap(id).Partition
+	many := make([]int64, control.MaxEntries)
+	for n := range many {
+		many[n] = int64(7 * n)
+	}
 	asked := []control.Intervention{
 		gap(id),
 		{RunID: id, Partition: -1, Kind: control.RetryBlocked, Who: "bo", Why: "restored"},
 		{RunID: id, Partition: part, Kind: control.ConfirmIdle, Who: "ana", Why: "<no more> & \"so\" ü"},
 		{RunID: id, Partition: part, Kind: control.CloseGap, Key: "a\x01\n\"ü", Sequence: -9, Who: "ana", Why: "it was never sent"},
+		{RunID: id, Partition: part, Kind: control.ReplayAside, Entries: []int64{0, 1, 2, 7, 1 << 50, 1<<50 + 1}, Who: "ana", Why: "the flow is mended"},
+		{RunID: id, Partition: part, Kind: control.DropAside, Entries: many, Who: "bo", Why: "test data"},
 	}
 	for n, i := range asked {
 		got, err := []control.ControlStore{a, b}[n%2].Intervene(p.ctx, i)
@@ -78,6 +84,10 @@ func checkInterventionShapes(p *plane) error {
 		return err
 	}
 	long := strings.Repeat("x", control.MaxInterventionText+1)
+	tooMany := make([]int64, control.MaxEntries+1)
+	for n := range tooMany {
+		tooMany[n] = int64(n)
+	}
 	for what, change := range map[string]func(i *control.Intervention){
 		"nothing given up":        func(i *control.Intervention) { i.To = i.From },
 		"backwards":               func(i *control.Intervention) { i.To = record.Offset(6) },
@@ -91,6 +101,11 @@ func checkInterventionShapes(p *plane) error {
 		"a kind that is unknown":  func(i *control.Intervention) { i.Kind = "OTHER" },
 		"a gap without a key":     func(i *control.Intervention) { i.Kind = control.CloseGap },
 		"a gap with a broken key": func(i *control.Intervention) { i.Kind, i.Key = control.CloseGap, "\xff" },
+		"no entries":              func(i *control.Intervention) { i.Kind = control.ReplayAside },
+		"too many entries":        func(i *control.Intervention) { i.Kind, i.Entries = control.DropAside, tooMany },
+		"entries out of order":    func(i *control.Intervention) { i.Kind, i.Entries = control.ReplayAside, []int64{2, 2} },
+		"an entry before the 0th": func(i *control.Intervention) { i.Kind, i.Entries = control.DropAside, []int64{-1, 2} },
+		"a gap with entries":      func(i *control.Intervention) { i.Entries = []int64{1} },
 		"a gap with a NUL":        func(i *control.Intervention) { i.Kind, i.Key = control.CloseGap, "a\x00" },
 	} {
 		i := gap(streamed.RunID)
