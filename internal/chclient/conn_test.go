@@ -44,9 +44,9 @@ func TestValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	err := conn.Query(t.Context(), "SELECT s, i, l, u, d, f, toInt8(-1), toInt16(-2), toUInt8(3), toUInt16(4), toDate(5), NULL FROM t", func(row []any) error {
+	err := conn.Query(t.Context(), "SELECT s, i, l, u, d, f, toInt8(-1), toInt16(-2), toUInt8(3), toUInt16(4), toDate(5), NULL, [[1, NULL], []], emptyArrayString() FROM t", func(row []any) error {
 		k := n % len(texts)
-		want := []any{texts[k], int64(-k), int64(math.MinInt64 + k), uint64(math.MaxUint64), uint64(math.MaxUint32), float64(k) / 3, int64(-1), int64(-2), uint64(3), uint64(4), uint64(5), nil}
+		want := []any{texts[k], int64(-k), int64(math.MinInt64 + k), uint64(math.MaxUint64), uint64(math.MaxUint32), float64(k) / 3, int64(-1), int64(-2), uint64(3), uint64(4), uint64(5), nil, []any{[]any{uint64(1), nil}, []any{}}, []any{}}
 		if k%2 == 1 {
 			want[5] = nil
 		}
@@ -226,6 +226,7 @@ func TestDamagedAnswers(t *testing.T) {
 		"unknown type":     {append(hello(54_401), 1, 0, 0, 1, 1, 1, 'x', 4, 'U', 'U', 'I', 'D'), "column of type UUID"},
 		"many columns":     {append(hello(54_401), 1, 0, 0, 0xff, 0xff, 0xff, 0x7f, 1), "columns"},
 		"many rows":        {append(hello(54_401), 1, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0x7f), "rows"},
+		"array backwards":  {append(hello(54_401), 1, 0, 0, 1, 2, 1, 'x', 12, 'A', 'r', 'r', 'a', 'y', '(', 'U', 'I', 'n', 't', '8', ')', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "array that ends"},
 		"unknown field":    {append(hello(54_401), 1, 0, 9), "field 9"},
 	} {
 		conn, err := chclient.Connect(t.Context(), chclient.Config{Address: script(t, c.answer)})

@@ -2,7 +2,6 @@ package chclient
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 )
@@ -34,7 +33,7 @@ func (c *Conn) Exec(ctx context.Context, query string) error {
 }
 
 // Query runs a query and calls fn with each row, which is valid during the call. Integers and dates come as int64 or, from unsigned types, uint64, floats as
-// float64, strings as string and null as nil. An error of fn ends the query, and the connection with it.
+// float64, strings as string, arrays as []any and null as nil. An error of fn ends the query, and the connection with it.
 func (c *Conn) Query(ctx context.Context, query string, fn func(row []any) error) error {
 	return c.bounded(ctx, func() error {
 		if err := c.send(query); err != nil {
@@ -132,7 +131,10 @@ func (c *Conn) answers(data func() (enough bool, err error)) error {
 		switch kind {
 		case serverData, serverTotals, serverExtremes:
 			enough, err := data()
-			if err = errors.Join(c.in.err, err); err != nil || enough {
+			if c.in.err != nil {
+				err = c.in.err
+			}
+			if err != nil || enough {
 				return err
 			}
 		case serverException:

@@ -129,6 +129,12 @@ func (r *reader) block(fn func(row []any) error) error {
 }
 
 func (r *reader) column(kind string, rows int) []any {
+	if rows == 0 {
+		return nil // whatever the type
+	}
+	if inner, array := strings.CutPrefix(kind, "Array("); array {
+		return r.array(strings.TrimSuffix(inner, ")"), rows)
+	}
 	if inner, nullable := strings.CutPrefix(kind, "Nullable("); nullable {
 		nulls := make([]bool, rows)
 		for i := range nulls {
@@ -152,6 +158,33 @@ func (r *reader) column(kind string, rows int) []any {
 		if values = append(values, read()); r.err != nil {
 			return nil
 		}
+	}
+	return values
+}
+
+// array reads where each array ends, and then the items of all.
+func (r *reader) array(kind string, rows int) []any {
+	ends := make([]uint64, 0, min(rows, 1<<16))
+	for range rows {
+		end := r.fixed(8)
+		if n := len(ends); end > maxRows || n > 0 && end < ends[n-1] {
+			r.fail(fmt.Errorf("%w: an array that ends at item %d", ErrProtocol, end))
+		}
+		if ends = append(ends, end); r.err != nil {
+			return nil
+		}
+	}
+	items := []any{}
+	if n := int(ends[rows-1]); n > 0 {
+		items = r.column(kind, n)
+	}
+	if r.err != nil {
+		return nil
+	}
+	values := make([]any, rows)
+	from := uint64(0)
+	for i, end := range ends {
+		values[i], from = items[from:end:end], end
 	}
 	return values
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/weirstream/weir/flow/operators"
 	"github.com/weirstream/weir/internal/chclient"
 	"github.com/weirstream/weir/partitions"
+	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sinks"
 )
 
@@ -35,9 +36,6 @@ func newEncoder(to sinks.Target) *encoder {
 	return e
 }
 
-// timeKind is the type of event_time, which may name a time zone.
-func (e *encoder) timeKind(kind string) { e.data[3].Type = kind }
-
 func (e *encoder) reset() {
 	e.rows, e.stretches = 0, e.stretches[:0]
 	for i := range e.data {
@@ -65,8 +63,7 @@ func (e *encoder) add(partition int32, number int64, row *partitions.Row) error 
 	d[0].Data = append(d[0].Data, e.run...)
 	d[1].Data = chclient.AppendInt32(d[1].Data, uint32(partition))
 	d[2].Data = chclient.AppendInt64(d[2].Data, uint64(number))
-	seconds := int64(row.Time) / 1_000_000_000
-	d[3].Data = chclient.AppendInt32(d[3].Data, uint32(min(max(seconds, 0), math.MaxUint32)))
+	d[3].Data = chclient.AppendInt32(d[3].Data, seconds(row.Time))
 	d[4].Data = chclient.AppendInt64(d[4].Data, uint64(row.Time))
 	d[5].Data = chclient.AppendString(d[5].Data, row.ID)
 	d[6].Data = chclient.AppendString(d[6].Data, row.Key)
@@ -99,4 +96,9 @@ func (e *encoder) version(row *partitions.Row) (uint64, error) {
 		return 0, errRevision
 	}
 	return uint64(v.F)<<32 | min(e.token, math.MaxUint32), nil
+}
+
+// seconds is a time as DateTime has it.
+func seconds(t record.EventTime) uint32 {
+	return uint32(min(max(int64(t)/1_000_000_000, 0), math.MaxUint32))
 }

@@ -38,6 +38,7 @@ func TestUnfitTargets(t *testing.T) {
 		"CREATE TABLE split_progress"+progress+"PARTITION BY partition ORDER BY (run_id, partition, fence_token)",
 		"CREATE TABLE unseen_rows ("+cols+", x Nullable(Float64))"+engine,
 		"CREATE TABLE unseen_progress"+progress+"ORDER BY (run_id, partition, fence_token)",
+		"CREATE TABLE zoned_rows ("+strings.Replace(cols, "DateTime", "DateTime('Asia/Tokyo')", 1)+", x Nullable(Float64), stray Int8)"+strings.Replace(engine, " ORDER", " PARTITION BY toYYYYMM(event_time) ORDER", 1),
 		"CREATE TABLE taken (x Int8) ENGINE = Memory",
 		"CREATE TABLE old_rows ("+cols+", x Nullable(Float64), y Nullable(Float64))"+engine,
 		"CREATE TABLE old_progress"+progress+"ORDER BY (run_id, partition, fence_token)",
@@ -75,6 +76,7 @@ func TestUnfitTargets(t *testing.T) {
 		"untrusted":         {"results", secure, "x", false, codes.SinkDenied, "&ca=FILE"},
 		"no TLS there":      {"results", strings.Replace(secure, db.Secure, db.Address, 1) + "&ca=" + db.CA, "x", false, codes.SinkInvalid, "leave secure=true out"},
 		"right password":    {"results", login(chtest.Guarded + ":" + chtest.Password), "x", false, nil, ""},
+		"months and zones":  {"zoned", "", "x", true, nil, ""},
 		"TLS":               {"results", secure + "&ca=" + db.CA, "x", false, nil, ""},
 		"reserved column":   {"fresh", "", "select", true, nil, ""},
 	} {

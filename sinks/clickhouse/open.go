@@ -28,6 +28,7 @@ func (w *writer) open(ctx context.Context) (map[int32]int64, error) {
 			}
 		}
 	}
+	w.definition = w.s.definition(w.to, "")
 	if err := w.check(ctx); err != nil {
 		return nil, err
 	}
@@ -113,14 +114,14 @@ func (w *writer) insert(table string, cols []column, token string) string {
 }
 
 // statements are those of the definition, as an error shows them.
-func (w *writer) statements() string { return strings.Join(w.s.definition(w.to, ""), ";\n") + ";" }
+func (w *writer) statements() string { return strings.Join(w.definition, ";\n") + ";" }
 
 func (w *writer) at(table string) string {
 	return "database = " + chclient.Quote(w.s.database) + " AND table = " + chclient.Quote(table)
 }
 
 // replacing is the engine of a table in which the row with the highest version counts; the version is its last parameter.
-var replacing = regexp.MustCompile(`^(?:Replicated|Shared)?ReplacingMergeTree\((?:'[^']*', '[^']*', )?(\w+)\)`)
+var replacing = regexp.MustCompile(`^(?:Replicated|Shared)?ReplacingMergeTree(?:\((?:'[^']*', '[^']*'(?:, )?)?(\w*)\))?(?: |$)`)
 
 func (w *writer) checkTable(ctx context.Context, table, version, sorted string) error {
 	name := w.s.database + "." + table
@@ -142,9 +143,9 @@ func (w *writer) checkTable(ctx context.Context, table, version, sorted string) 
 		return codes.New(codes.SinkInvalid, "%s: the engine of %s is %s and must be ReplacingMergeTree(%s), or rows could stand twice", w.s.name, name, short(engine), version)
 	case strings.ReplaceAll(key, "`", "") != sorted:
 		return codes.New(codes.SinkInvalid, "%s: %s is ordered by (%s) and must be by just (%s), or rows could stand twice or replace others", w.s.name, name, short(key), sorted)
-	case partition != "" && version == "rows_published":
+	case partition != "" && (version == "rows_published" || version == "shown"):
 		return codes.New(codes.SinkInvalid, "%s: %s has partitions (%s) and must have none: a block of it has to stand whole or not at all", w.s.name, name, short(partition))
-	case strings.Contains(partition, "version"):
+	case version != "" && strings.Contains(partition, version):
 		return codes.New(codes.SinkInvalid, "%s: %s has partitions by the version (%s), between which copies of a row do not merge", w.s.name, name, short(partition))
 	}
 	return nil
@@ -174,9 +175,6 @@ func (w *writer) checkColumns(ctx context.Context, table string, want []column) 
 		case computed[c.name]:
 			return codes.New(codes.SinkInvalid, "%s: the column %q of %s is computed by the table and cannot be given: make it a plain one", w.s.name, c.name, name)
 		}
-		if c.name == "event_time" {
-			w.encode.timeKind(kind)
-		}
 	}
 	return nil
 }
@@ -193,7 +191,7 @@ func (w *writer) checkView(ctx context.Context, want []column) error {
 	if err == nil {
 		err = w.conn.Query(ctx, "SELECT name FROM system.columns WHERE "+w.at(w.s.base), func(row []any) error { found[fmt.Sprint(row[0])] = true; return nil })
 	}
-	view := w.s.definition(w.to, "")[2]
+	view := w.definition[2]
 	switch {
 	case err != nil:
 		return w.fail(ctx, "looking at the view "+name, err)

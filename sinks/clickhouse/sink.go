@@ -236,13 +236,6 @@ func order(to sinks.Target) string {
 func (s *Sink) Definition(to sinks.Target) []string { return s.definition(to, "") }
 
 func (s *Sink) definition(to sinks.Target, settings string) []string {
-	body := func(cols []column) string {
-		var lines []string
-		for _, c := range cols {
-			lines = append(lines, "  `"+c.name+"` "+c.kind)
-		}
-		return strings.Join(lines, ",\n")
-	}
 	all := columns(to.Outputs)
 	view := "SELECT " + list(all) + " FROM " + s.rows() + " FINAL"
 	if !to.Revised {
@@ -250,8 +243,8 @@ func (s *Sink) definition(to sinks.Target, settings string) []string {
 			"\n  USING (run_id, partition) WHERE row_number < rows_published"
 	}
 	return []string{
-		"CREATE TABLE IF NOT EXISTS " + s.rows() + " (\n" + body(all) + "\n) ENGINE = ReplacingMergeTree(version) ORDER BY (" + order(to) + ")" + settings,
-		"CREATE TABLE IF NOT EXISTS " + s.progress() + " (\n" + body(progressColumns) + "\n) ENGINE = ReplacingMergeTree(rows_published) ORDER BY (run_id, partition, fence_token)",
+		"CREATE TABLE IF NOT EXISTS " + s.rows() + " (\n" + declare(all) + "\n) ENGINE = ReplacingMergeTree(version) ORDER BY (" + order(to) + ")" + settings,
+		"CREATE TABLE IF NOT EXISTS " + s.progress() + " (\n" + declare(progressColumns) + "\n) ENGINE = ReplacingMergeTree(rows_published) ORDER BY (run_id, partition, fence_token)",
 		"CREATE VIEW IF NOT EXISTS " + s.table("") + " AS " + view,
 	}
 }

@@ -20,6 +20,8 @@ type writer struct {
 	conn     *chclient.Conn
 	progress *sinks.Progress
 	encode   *encoder
+	// definition are the statements that make the tables and the view, for errors.
+	definition []string
 	// settings go with every insert; tokens says that the server knows deduplication tokens.
 	settings []string
 	tokens   bool
