@@ -77,7 +77,8 @@ type Journal interface {
 	// OpenRun creates the run or returns its committed state. It refuses with RunMismatch or TopicRecreated when the run was started
 	// under another header, and with RunFinished when it has ended; the state comes with that last error, so that a caller can
 	// write an ended run's result again. Partitions that the run did not have before are added to it (they have no cut yet and start
-	// at the beginning of their log).
+	// at the beginning of their log). A run that is new is refused with RunMismatch beside the runs of its own partitions, or beside the run of
+	// which it is a partition (CheckScope).
 	OpenRun(ctx context.Context, h RunHeader) (RunState, error)
 	// Commit writes one epoch in one transaction and keeps nothing of c. After a refusal nothing of the epoch stands. After any other
 	// error it is unknown whether the epoch stands (an answer may be lost after the fact): read back by OpenRun before going on.

@@ -1,9 +1,7 @@
 package group
 
 import (
-	"strconv"
-	"strings"
-
+	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/sources"
 )
 
@@ -16,28 +14,17 @@ type (
 
 // RunID is the run of one partition of a run that is spread over processes: RUN/N. It has its own lease (control.StreamLease), its own row
 // in the journal and its own checkpoints.
-func RunID(run string, partition int32) string { return run + "/" + strconv.Itoa(int(partition)) }
+func RunID(run string, partition int32) string { return control.PartID(run, partition) }
 
 // PartitionOf is the partition of a run id made by RunID for a run; false when it is of none.
 func PartitionOf(run, id string) (int32, bool) {
-	text, ok := strings.CutPrefix(id, run+"/")
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || n < 0 || strconv.FormatInt(n, 10) != text {
-		return 0, false
-	}
-	return int32(n), true
+	whole, n, ok := control.PartOf(id)
+	return n, ok && whole == run
 }
 
 // IsPart says whether a run id reads as that of a partition, RUN/N. Such an id is never given to a run by itself: whoever shares RUN out would take it
 // for the run of partition N.
 func IsPart(id string) bool {
-	at := strings.LastIndexByte(id, '/')
-	if at < 0 {
-		return false
-	}
-	_, is := PartitionOf(id[:at], id)
+	_, _, is := control.PartOf(id)
 	return is
 }

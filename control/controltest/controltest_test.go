@@ -238,6 +238,13 @@ func TestSuiteFindsDefects(t *testing.T) {
 		{"a cancellation is not seen", "cancelled at every point", wrong{commit: func(m *Memory, ctx context.Context, c control.Commit) error {
 			return m.Commit(context.WithoutCancel(ctx), c)
 		}}},
+		{"the partitions of a run stand beside it", "a run is whole or by partitions", wrong{open: func(m *Memory, ctx context.Context, h control.RunHeader) (control.RunState, error) {
+			s, err := m.OpenRun(ctx, h)
+			if codes.Has(err, codes.RunMismatch) {
+				err = nil
+			}
+			return s, err
+		}}},
 		{"half an epoch stands when it is cancelled", "cancelled at every point", wrong{commit: func(m *Memory, ctx context.Context, c control.Commit) error {
 			err := m.Commit(ctx, c)
 			if err != nil && m.Epoch(c.RunID)+1 == c.Epoch {

@@ -82,6 +82,9 @@ func (m *Memory) openRun(ctx context.Context, l *control.Lease, h control.RunHea
 	err = m.writeRun(ctx, OpOpen, l, h.RunID, h.Validate, func(token control.FenceToken) error {
 		r := m.runs[h.RunID]
 		if r == nil {
+			if err := control.CheckScope(h.RunID, slices.Collect(maps.Keys(m.runs))); err != nil {
+				return err
+			}
 			r = newMemoryRun(h, m.now())
 			m.runs[h.RunID] = r
 		}

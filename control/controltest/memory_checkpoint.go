@@ -256,6 +256,9 @@ func (m *Memory) forked(l control.Lease, f control.Fork) (done bool, err error) 
 	if err := control.CheckFork(from.state(), f); err != nil {
 		return false, err
 	}
+	if err := control.CheckScope(f.Header.RunID, slices.Collect(maps.Keys(m.runs))); err != nil {
+		return false, err
+	}
 	for n, mp := range from.partitions {
 		if _, has := f.Cuts[n]; !has && len(upTo(f.Epoch, mp.outputs))+len(upTo(f.Epoch, mp.quarantine))+len(upTo(f.Epoch, mp.decisions)) > 0 {
 			return false, control.ForkLacksCut(f, n)

@@ -55,6 +55,7 @@ var checks = []check{
 	{"partitions are added", checkGrowth},
 	{"a finished run", checkFinished},
 	{"runs do not mix", checkTwoRuns},
+	{"a run is whole or by partitions", checkRunScopes},
 	{"unknown runs and partitions", checkUnknown},
 	{"listing", checkListing},
 }

@@ -66,6 +66,9 @@ func (s *Store) fork(ctx context.Context, conn *pgx.Conn, l control.Lease, f con
 		return err
 	}
 	h := f.Header
+	if err := checkScope(ctx, conn, h.RunID); err != nil {
+		return err
+	}
 	var run int64
 	err = conn.QueryRow(ctx, insertFork, h.RunID, []byte(h.Fingerprint), []byte(h.Source), []byte(h.SourceID), []byte(h.Group),
 		int64(f.Epoch), int64(f.Watermark), int64(l.Token), f.From).Scan(&run)

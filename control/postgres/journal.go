@@ -144,6 +144,9 @@ func lockRun(ctx context.Context, q querier, runID string) (journalRow, error) {
 
 // createRun adds a run, unless another has done so meanwhile.
 func createRun(ctx context.Context, conn *pgx.Conn, h control.RunHeader, token control.FenceToken) (journalRow, error) {
+	if err := checkScope(ctx, conn, h.RunID); err != nil {
+		return journalRow{}, err
+	}
 	tag, err := conn.Exec(ctx, insertJournal, h.RunID, []byte(h.Fingerprint), []byte(h.Source), []byte(h.SourceID), []byte(h.Group), int64(record.NoTime), int64(token))
 	if err != nil {
 		return journalRow{}, err

@@ -80,11 +80,16 @@ func (t *txn) create(h control.RunHeader, as runRow) (*runRow, error) {
 	run := &as
 	run.id, run.runID, run.fingerprint, run.source, run.sourceID, run.group = 1, h.RunID, h.Fingerprint, h.Source, h.SourceID, h.Group
 	run.status, run.partitions, run.created = string(control.RunOpen), int64(len(h.Partitions)), time.Now().UnixNano()
+	var there []string
 	for _, r := range all {
 		if r.runID == h.RunID {
 			return nil, t.s.corrupt("run %q is missing from an index", h.RunID)
 		}
 		run.id = max(run.id, r.id+1)
+		there = append(there, r.runID)
+	}
+	if err := control.CheckScope(h.RunID, there); err != nil {
+		return nil, err
 	}
 	err = t.adhoc("create run", insertRun, run.runID, run.fingerprint, run.source, run.sourceID, run.group, run.status, run.epoch, run.watermark, run.partitions, run.created, run.committed, run.sum(), run.id,
 		run.fence, run.forkedFrom, run.forkedEpoch)
