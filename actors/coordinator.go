@@ -193,6 +193,9 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 			return err
 		}
 	}
+	if err := in.join(ctx, c); err != nil {
+		return err
+	}
 	began := time.Now()
 	if err := journal.Commit(ctx, c); err != nil {
 		return err

@@ -52,25 +52,35 @@ func (in *incarnation) history(ctx context.Context, partition int32, fn func(sin
 	})
 }
 
-// publish makes the rows of an epoch visible in every sink. It waits for a sink that is down, and is cut off when the incarnation ends: nothing is lost by
-// that, since the next one reads back what stands.
+// publish makes the rows of an epoch visible in every sink that is not part of the journal. It waits for a sink that is down, and is cut off when the
+// incarnation ends: nothing is lost by that, since the next one reads back what stands.
 func (in *incarnation) publish(ctx context.Context, c control.Commit) error {
-	if in.publication == nil {
-		return nil
-	}
-	var batches []sinks.Rows
+	return in.publishing(ctx, in.publication, rowsOf(c), (*sinks.Publication).Publish)
+}
+
+// join hands the rows of an epoch to the sinks that are part of the journal, just before it commits.
+func (in *incarnation) join(ctx context.Context, c control.Commit) error {
+	return in.publishing(ctx, in.publication, rowsOf(c), (*sinks.Publication).Join)
+}
+
+// rowsOf numbers the rows of an epoch.
+func rowsOf(c control.Commit) (batches []sinks.Rows) {
 	for _, p := range c.Partitions {
 		if n := int64(p.Rows.Count); n > 0 {
 			batches = append(batches, sinks.Rows{Partition: p.Cut.Partition, From: p.Cut.Counts.Outputs - n, Rows: p.Rows})
 		}
 	}
-	if len(batches) == 0 {
+	return batches
+}
+
+func (in *incarnation) publishing(ctx context.Context, to *sinks.Publication, batches []sinks.Rows, do func(*sinks.Publication, context.Context, []sinks.Rows) error) error {
+	if to == nil || len(batches) == 0 {
 		return nil
 	}
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(in.ctx, func() { cancel(context.Cause(in.ctx)) })()
-	return in.publication.Publish(within, batches)
+	return do(to, within, batches)
 }
 
 // journalFirst says whether the journal takes an epoch before the sinks do. The rows of a partition are the same however often they are computed,

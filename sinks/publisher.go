@@ -62,21 +62,52 @@ func (p *Publisher) Open(ctx context.Context, to Target, committed map[int32]int
 	return b, nil
 }
 
-// Publish makes rows visible in every sink. The rows of a partition are to begin where the journal stands, in order; after that the journal takes them. Errors: a refusal of a sink, or the end of ctx.
-func (b *Publication) Publish(ctx context.Context, batches []Rows) error {
-	begun := map[int32]bool{}
-	for _, r := range batches {
-		if !begun[r.Partition] {
-			b.committed[r.Partition], begun[r.Partition] = r.From, true
+// Join hands rows to the sinks that are AtomicWithJournal, just before the journal's commit. The rows of a partition are to begin where the journal stands,
+// in order. Errors: those of Publish.
+func (b *Publication) Join(ctx context.Context, batches []Rows) error {
+	b.begin(batches)
+	return b.each(ctx, func(ctx context.Context, i int) error {
+		if !b.joins(i) {
+			return nil
 		}
-	}
-	err := b.each(ctx, func(ctx context.Context, i int) error { return b.persist(ctx, i, batches) })
+		return b.persist(ctx, i, func(ctx context.Context, w Writer) error {
+			j, can := w.(Joiner)
+			if !can {
+				return codes.New(codes.Internal, "the sink declares AtomicWithJournal, and its writer cannot join")
+			}
+			return j.Join(ctx, batches)
+		})
+	})
+}
+
+// Publish makes rows visible in every other sink. The rows of a partition are to begin where the journal stands, or stood before the commit that Join was for,
+// in order. Errors: a refusal of a sink, or the end of ctx.
+func (b *Publication) Publish(ctx context.Context, batches []Rows) error {
+	b.begin(batches)
+	err := b.each(ctx, func(ctx context.Context, i int) error {
+		if b.joins(i) {
+			return nil
+		}
+		return b.persist(ctx, i, func(ctx context.Context, w Writer) error { return w.Publish(ctx, batches) })
+	})
 	if err == nil {
 		for _, r := range batches {
 			b.committed[r.Partition] = r.End()
 		}
 	}
 	return err
+}
+
+func (b *Publication) joins(i int) bool { return b.p.Sinks[i].Sink.Features().AtomicWithJournal }
+
+// begin notes where the journal stands.
+func (b *Publication) begin(batches []Rows) {
+	begun := map[int32]bool{}
+	for _, r := range batches {
+		if !begun[r.Partition] {
+			b.committed[r.Partition], begun[r.Partition] = r.From, true
+		}
+	}
 }
 
 // Close closes the sinks.
@@ -120,11 +151,11 @@ func (b *Publication) named(i int, err error) error {
 	return fmt.Errorf("sink %q: %w", b.p.Sinks[i].Name, err)
 }
 
-// persist publishes to one sink, however often it takes.
-func (b *Publication) persist(ctx context.Context, i int, batches []Rows) error {
+// persist does something with the writer of one sink, however often it takes.
+func (b *Publication) persist(ctx context.Context, i int, do func(context.Context, Writer) error) error {
 	pause := cmpOr(b.p.Min, 100*time.Millisecond)
 	for attempt := 1; ; attempt++ {
-		err := b.attempt(ctx, i, batches)
+		err := b.attempt(ctx, i, do)
 		switch c := codes.Of(err); {
 		case err == nil:
 			if attempt > 1 {
@@ -146,13 +177,13 @@ func (b *Publication) persist(ctx context.Context, i int, batches []Rows) error 
 	}
 }
 
-func (b *Publication) attempt(ctx context.Context, i int, batches []Rows) error {
+func (b *Publication) attempt(ctx context.Context, i int, do func(context.Context, Writer) error) error {
 	if b.writers[i] == nil {
 		if err := b.open(ctx, i); err != nil {
 			return err
 		}
 	}
-	err := b.writers[i].Publish(ctx, batches)
+	err := do(ctx, b.writers[i])
 	if err != nil {
 		// Whatever it says, another writer has to read back what stands.
 		_ = b.writers[i].Close()

@@ -206,3 +206,73 @@ func TestPublisherBringsATargetUpToTheJournal(t *testing.T) {
 		t.Errorf("rows are missing: %v", err)
 	}
 }
+
+// joint is a target whose rows become visible with a commit of the journal.
+type joint struct {
+	scripted
+	handed []sinks.Rows
+}
+
+func (j *joint) Features() sinks.Features { return sinks.Features{AtomicWithJournal: true} }
+
+func (j *joint) Open(ctx context.Context, to sinks.Target) (sinks.Writer, error) {
+	w, err := j.scripted.Open(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	return &jointWriter{w, j}, nil
+}
+
+type jointWriter struct {
+	sinks.Writer
+	j *joint
+}
+
+func (w *jointWriter) Join(_ context.Context, batches []sinks.Rows) error {
+	w.j.handed = batches
+	return nil
+}
+
+// commit is the journal's.
+func (j *joint) commit(t *testing.T, w sinks.Writer) {
+	t.Helper()
+	if err := w.Publish(t.Context(), j.handed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPublisherJoins: a sink that is atomic with the journal gets the rows of an epoch by joining, and the others by publishing; what the journal holds already
+// it is given as they are.
+func TestPublisherJoins(t *testing.T) {
+	t.Parallel()
+	atomic, plain := &joint{scripted: scripted{rows: map[int32][]float64{}}}, &scripted{rows: map[int32][]float64{}}
+	p := &sinks.Publisher{Sinks: []sinks.Named{{Name: "atomic", Sink: atomic}, {Name: "plain", Sink: plain}}, History: history(4)}
+	b, err := p.Open(t.Context(), sinks.Target{Outputs: []string{"x"}, Partitions: []int32{0}}, map[int32]int64{0: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(atomic.rows[0], counted(4)) || !slices.Equal(plain.rows[0], counted(4)) {
+		t.Errorf("filled with %v and %v", atomic.rows[0], plain.rows[0])
+	}
+	rows := []sinks.Rows{batch(0, 4, 6)}
+	if err := b.Join(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	if len(atomic.rows[0]) != 4 || len(plain.rows[0]) != 4 || len(atomic.handed) != 1 {
+		t.Errorf("joined: %v, %v, handed over %v", atomic.rows[0], plain.rows[0], atomic.handed)
+	}
+	if err := b.Publish(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	if len(atomic.rows[0]) != 4 || !slices.Equal(plain.rows[0], counted(6)) {
+		t.Errorf("published: %v, %v", atomic.rows[0], plain.rows[0])
+	}
+	w, err := atomic.Open(t.Context(), sinks.Target{Outputs: []string{"x"}, Partitions: []int32{0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	atomic.commit(t, w)
+	if !slices.Equal(atomic.rows[0], counted(6)) {
+		t.Errorf("committed: %v", atomic.rows[0])
+	}
+}

@@ -51,10 +51,21 @@ type Writer interface {
 	Close() error
 }
 
+// Joiner is the Writer of a sink that is AtomicWithJournal.
+type Joiner interface {
+	Writer
+	// Join hands rows over that become visible with the journal's next commit of the run, in its transaction: as whole as that, and not at all if it fails.
+	// Rows below Published are left out. Memory stays with the writer until that commit has returned; who comes back with more says by that that it
+	// stands. After a commit that failed, or whose answer was lost, the writer is good for nothing but Close. Errors are those of Publish, which makes
+	// rows visible by itself, as always: those that the journal holds already.
+	Join(ctx context.Context, batches []Rows) error
+}
+
 // Features are what a sink promises about rows that are published again: after a kill, a lost answer, or by an owner that was taken over.
 // The suite sinktest checks each one that is declared.
 type Features struct {
-	// AtomicWithJournal: rows become visible in the transaction of the journal.
+	// AtomicWithJournal: rows become visible in the transaction of the journal, so that no epoch is ever seen in one of them and not in the other. The
+	// writers are Joiners.
 	AtomicWithJournal bool
 	// Once: a reader of the target sees no row twice.
 	Once bool

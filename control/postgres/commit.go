@@ -103,6 +103,9 @@ func (s *Store) commit(ctx context.Context, conn *pgx.Conn, l *control.Lease, c 
 			return err
 		}
 	}
+	if err := f.join(c, token); err != nil {
+		return err
+	}
 	commits(f.batch)
 	if err := s.step("commit", conn); err != nil {
 		return err

@@ -34,7 +34,8 @@ type Config struct {
 	BulkRows int
 
 	// Hook, unless nil, is called between any two steps of a write, with the step's name: "begin" before anything is sent, "locked" when the
-	// lease and the run of a transaction are locked and verified, "flush" between two parts of a large one, "commit" just before the last flush,
+	// lease and the run of a transaction are locked and verified, "flush" between two parts of a large one, "joined" when those have written who
+	// joined the run, "commit" just before the last flush,
 	// which ends with COMMIT, and "committed". What it returns ends the write there. It is for drills and tests, which stop, kill or fail there;
 	// a write of one statement has only the first and the last step.
 	Hook func(step string) error
@@ -79,6 +80,7 @@ type Store struct {
 	close     context.CancelFunc
 	mu        sync.Mutex
 	listeners sync.WaitGroup
+	joined    joined
 }
 
 var _ control.ControlStore = (*Store)(nil)

@@ -11,11 +11,15 @@
 //
 //   - A publication is one transaction: it locks the progress of its partitions, compares the fence token, copies the rows and moves the progress on.
 //     So no row is there twice, nothing is there by half, and an owner that was taken over is refused with STALE_FENCE.
+//   - Where the run's journal is in the same database (Sink.Within; the databases are compared, not their URLs), the rows of an epoch are written in the
+//     transaction of the journal itself, by its role: an epoch is never seen in one of them and not in the other.
+//   - Rows that are revisions (sinks.Target.Revised) are keyed by run_id, event_key and event_nanos instead: they are copied into a temporary table
+//     and merged, so that of one key and time the row with the highest revision stands; an equal or a lower one that comes later is left out.
 //   - The columns are checked when the target is opened, against the flow's outputs: types, the key, and this role's rights. The tables are created
 //     only when Config.Create says so; otherwise the error has the statements. More columns do no harm if they have a default or may be null.
 //   - Rows may be deleted from the table by whoever has the right; they do not come back. The progress has to stay.
 //   - event_time has microseconds, as PostgreSQL has, cut off; event_nanos is exact. A text that PostgreSQL cannot hold (a NUL, broken UTF-8) becomes
-//     \x and its bytes in hex.
+//     \x and its bytes in hex, and so does one that begins with \x itself.
 //
 // An owner that is stopped inside its transaction is ended by the server after Config.IdleTimeout, one that is stopped while it copies after
 // Config.StatementTimeout; a heir waits that long at most.

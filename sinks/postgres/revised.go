@@ -2,14 +2,19 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	"github.com/weirstream/weir/sinks"
 )
 
-// stage is where revisions arrive, at the speed of COPY, before those that count are merged into the table. It belongs to the session and is emptied by
-// every commit.
-const stage = "pg_temp.weir_stage"
+// stageOf is where revisions arrive, at the speed of COPY, before those that count are merged into the table. It belongs to the session, which may be one
+// that others use too, and is emptied by every commit.
+func stageOf(to sinks.Target) string {
+	sum := sha256.Sum256([]byte(strings.Join(to.Outputs, ",")))
+	return "weir_stage_" + hex.EncodeToString(sum[:8])
+}
 
 // keyOf is the key of the table. Rows that are revisions are known by what they revise, and others by their number.
 func keyOf(to sinks.Target) []string {
@@ -32,7 +37,7 @@ func (w *writer) makeStage(ctx context.Context) error {
 	for _, c := range columns(w.to.Outputs) {
 		defs = append(defs, quote(c.name)+" "+c.kind)
 	}
-	_, err := w.conn.Exec(ctx, "CREATE TEMPORARY TABLE weir_stage ("+strings.Join(defs, ", ")+") ON COMMIT DELETE ROWS")
+	_, err := w.conn.Exec(ctx, "CREATE TEMPORARY TABLE IF NOT EXISTS "+stageOf(w.to)+" ("+strings.Join(defs, ", ")+") ON COMMIT DELETE ROWS")
 	return w.fail(ctx, "making a temporary table, for which this role needs TEMPORARY on the database", err)
 }
 
@@ -46,7 +51,7 @@ func (s *Sink) mergeStatement(to sinks.Target) string {
 		sets = append(sets, name+" = excluded."+name)
 	}
 	all := strings.Join(names, ", ")
-	return "INSERT INTO " + s.table + " AS stands (" + all + ") SELECT DISTINCT ON (" + strings.Join(key, ", ") + ") " + all + " FROM " + stage +
+	return "INSERT INTO " + s.table + " AS stands (" + all + ") SELECT DISTINCT ON (" + strings.Join(key, ", ") + ") " + all + " FROM pg_temp." + stageOf(to) +
 		" ORDER BY " + strings.Join(key, ", ") + ", " + revision + " DESC NULLS LAST, \"row_number\" ON CONFLICT (" + strings.Join(key, ", ") + ") DO UPDATE SET " +
 		strings.Join(sets, ", ") + " WHERE coalesce(stands." + revision + ", '-Infinity') < excluded." + revision
 }

@@ -95,6 +95,14 @@ func (s *Sink) Features() sinks.Features {
 
 // Open implements sinks.Sink.
 func (s *Sink) Open(ctx context.Context, target sinks.Target) (sinks.Writer, error) {
+	w, err := s.open(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (s *Sink) open(ctx context.Context, target sinks.Target) (*writer, error) {
 	if err := s.names(target.Outputs); err != nil {
 		return nil, err
 	}
@@ -170,7 +178,7 @@ func millis(d time.Duration) string { return strconv.FormatInt(max(1, d.Millisec
 func (s *Sink) copyStatement(to sinks.Target) string {
 	into := s.table
 	if to.Revised {
-		into = stage
+		into = "pg_temp." + stageOf(to)
 	}
 	return "COPY " + into + " (" + strings.Join(quotedColumns(to.Outputs), ", ") + ") FROM STDIN (FORMAT binary)"
 }

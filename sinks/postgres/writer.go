@@ -46,8 +46,21 @@ func (w *writer) transaction(ctx context.Context, rest []sinks.Rows) error {
 	if err := w.step(ctx, "begin"); err != nil {
 		return err
 	}
-	var parts []int32
-	var ends []int64
+	parts, ends := endsOf(rest)
+	if err := w.lock(ctx, "BEGIN", parts); err != nil {
+		return err
+	}
+	if err := w.write(ctx, rest); err != nil {
+		return err
+	}
+	if err := w.finish(ctx, "COMMIT", parts, ends); err != nil {
+		return err
+	}
+	return w.step(ctx, "committed")
+}
+
+// endsOf are the partitions of rows, and where each will stand.
+func endsOf(rest []sinks.Rows) (parts []int32, ends []int64) {
 	for _, r := range rest {
 		if n := len(parts); n > 0 && parts[n-1] == r.Partition {
 			ends[n-1] = r.End()
@@ -55,9 +68,11 @@ func (w *writer) transaction(ctx context.Context, rest []sinks.Rows) error {
 		}
 		parts, ends = append(parts, r.Partition), append(ends, r.End())
 	}
-	if err := w.lock(ctx, parts); err != nil {
-		return err
-	}
+	return parts, ends
+}
+
+// write brings rows into the table, within a transaction that holds the progress.
+func (w *writer) write(ctx context.Context, rest []sinks.Rows) error {
 	if err := w.step(ctx, "locked"); err != nil {
 		return err
 	}
@@ -68,29 +83,28 @@ func (w *writer) transaction(ctx context.Context, rest []sinks.Rows) error {
 		}
 		return w.fail(ctx, "copying rows", err)
 	}
-	if err := w.step(ctx, "copied"); err != nil {
+	if err := w.step(ctx, "copied"); err != nil || w.merge == "" {
 		return err
 	}
-	if w.merge != "" {
-		if _, err := w.conn.Exec(ctx, w.merge); err != nil {
-			return w.fail(ctx, "merging revisions", err)
-		}
-		if err := w.step(ctx, "merged"); err != nil {
-			return err
-		}
+	if _, err := w.conn.Exec(ctx, w.merge); err != nil {
+		return w.fail(ctx, "merging revisions", err)
 	}
-	return w.commit(ctx, parts, ends)
+	return w.step(ctx, "merged")
 }
 
-// lock begins the transaction, locks the progress of the partitions and compares it with what we know.
-func (w *writer) lock(ctx context.Context, parts []int32) error {
+// lock locks the progress of the partitions, after a statement unless it is "", and compares it with what we know.
+func (w *writer) lock(ctx context.Context, first string, parts []int32) error {
 	var batch pgx.Batch
-	batch.Queue("BEGIN")
+	if first != "" {
+		batch.Queue(first)
+	}
 	batch.Queue(`SELECT partition, rows_published, fence_token FROM `+w.s.progress+` WHERE run_id = $1 AND partition = ANY ($2) ORDER BY partition FOR NO KEY UPDATE`, w.to.RunID, parts)
 	answers := w.conn.SendBatch(ctx, &batch)
 	defer answers.Close()
-	if _, err := answers.Exec(); err != nil {
-		return w.fail(ctx, "beginning", err)
+	if first != "" {
+		if _, err := answers.Exec(); err != nil {
+			return w.fail(ctx, "beginning", err)
+		}
 	}
 	rows, _ := answers.Query() // its error comes from ForEachRow
 	known, found := w.progress.Published(), 0
@@ -113,14 +127,14 @@ func (w *writer) lock(ctx context.Context, parts []int32) error {
 	return w.fail(ctx, "locking the progress", err)
 }
 
-func (w *writer) commit(ctx context.Context, parts []int32, ends []int64) error {
+// finish notes where the partitions stand, before a last statement unless it is "".
+func (w *writer) finish(ctx context.Context, last string, parts []int32, ends []int64) error {
 	var batch pgx.Batch
 	batch.Queue(`UPDATE `+w.s.progress+` p SET rows_published = n.at FROM unnest($2::int[], $3::bigint[]) n(part, at) WHERE p.run_id = $1 AND p.partition = n.part`, w.to.RunID, parts, ends)
-	batch.Queue("COMMIT")
-	if err := w.fail(ctx, "committing", w.conn.SendBatch(ctx, &batch).Close()); err != nil {
-		return err
+	if last != "" {
+		batch.Queue(last)
 	}
-	return w.step(ctx, "committed")
+	return w.fail(ctx, "committing", w.conn.SendBatch(ctx, &batch).Close())
 }
 
 func (w *writer) step(ctx context.Context, name string) error {

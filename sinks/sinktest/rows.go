@@ -13,7 +13,10 @@ import (
 	"github.com/weirstream/weir/sinks"
 )
 
-const runID = "run/1 of a test"
+// RunID is the run whose rows most checks publish.
+const RunID = "run/1 of a test"
+
+const runID = RunID
 
 // Row is row number of a partition as every check gives it. Odd is for texts that not every format takes as they are.
 func Row(partition int32, number int64, odd bool) partitions.Row {
