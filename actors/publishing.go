@@ -31,7 +31,7 @@ func (in *incarnation) openSinks() error {
 	for _, p := range in.partitions {
 		committed[p] = in.state.Cuts[p].Counts.Outputs
 	}
-	to := sinks.Target{RunID: in.cfg.RunID, Outputs: sinks.OutputsOf(in.cfg.Plan), Partitions: in.partitions}
+	to := sinks.Target{RunID: in.cfg.RunID, Outputs: sinks.OutputsOf(in.cfg.Plan), Partitions: in.partitions, Revised: in.cfg.Plan.Revised}
 	if l := in.lease.Load(); l != nil {
 		to.Token = uint64(l.Token)
 	}
