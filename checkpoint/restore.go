@@ -26,6 +26,8 @@ type Restorable struct {
 	Settings  []Change
 	// Partitions were each restored, or tried.
 	Partitions []PartitionVerdict
+	// Mended says that Plan is another flow than the checkpoint's, and takes up its state.
+	Mended bool
 	// Problem is nil when it can be restored: CheckpointCorrupt, RunMismatch, RunFinished or StoreNewer otherwise.
 	Problem error
 }
@@ -43,6 +45,15 @@ type PartitionVerdict struct {
 // fingerprint, the schema of the state, and a restored machine for every partition, compared with its cut. Without a plan (nil) the flow is the
 // manifest's own. What is in the way is Restorable.Problem; the error is for what could not be looked at.
 func CheckRestore(ctx context.Context, blobs Blobs, p control.Pointer, plan *flow.Plan) (*Restorable, error) {
+	return checkRestore(ctx, blobs, p, plan, false)
+}
+
+// CheckMended is CheckRestore for a flow that mends that of the checkpoint: see flow.Plan.Mends.
+func CheckMended(ctx context.Context, blobs Blobs, p control.Pointer, plan *flow.Plan) (*Restorable, error) {
+	return checkRestore(ctx, blobs, p, plan, true)
+}
+
+func checkRestore(ctx context.Context, blobs Blobs, p control.Pointer, plan *flow.Plan, mended bool) (*Restorable, error) {
 	r := &Restorable{Pointer: p, Plan: plan}
 	m, err := Load(ctx, blobs, p)
 	switch {
@@ -67,11 +78,19 @@ func CheckRestore(ctx context.Context, blobs Blobs, p control.Pointer, plan *flo
 	if err := r.compare(); err != nil {
 		return nil, err
 	}
-	if r.Plan.Fingerprint != m.Flow.Fingerprint {
+	switch {
+	case r.Plan.Fingerprint == m.Flow.Fingerprint:
+		plan = r.Plan
+	case mended && own != nil:
+		if err := r.Plan.Mends(own); err != nil {
+			r.Problem = codes.New(codes.RunMismatch, "the checkpoint of run %q at epoch %d: %w", m.RunID, m.Epoch, err)
+			plan = own
+		} else {
+			plan, r.Mended = r.Plan, true
+		}
+	default:
 		r.Problem = r.mismatch()
 		plan = own // whether the state is whole can be told all the same
-	} else {
-		plan = r.Plan
 	}
 	if plan == nil {
 		return r, nil
@@ -99,7 +118,7 @@ func (r *Restorable) tryAll(ctx context.Context, blobs Blobs, plan *flow.Plan) e
 	for _, p := range r.Manifest.Partitions {
 		v := PartitionVerdict{Partition: p.Partition, Committed: p.Committed}
 		if p.Committed {
-			machine, err := restorePartition(ctx, blobs, plan, p)
+			machine, err := restorePartition(ctx, r.blobs(blobs, p), plan, p)
 			switch bad := corrupt(r.Pointer, "its state", err); {
 			case err == nil:
 				v.Blobs, v.Bytes = int64(len(p.State)), 0
@@ -121,9 +140,28 @@ func (r *Restorable) tryAll(ctx context.Context, blobs Blobs, plan *flow.Plan) e
 	return nil
 }
 
+// loader yields the state blobs of a partition.
+type loader func(ctx context.Context, yield func(partitions.StateBlob) error) error
+
+// blobs loads the state of a partition as Plan takes it up.
+func (r *Restorable) blobs(blobs Blobs, p Partition) loader {
+	return func(ctx context.Context, yield func(partitions.StateBlob) error) error {
+		if !r.Mended {
+			return p.each(ctx, blobs, yield)
+		}
+		return p.each(ctx, blobs, func(b partitions.StateBlob) error {
+			b, err := partitions.Mended(b, r.Manifest.Flow.Fingerprint, r.Plan)
+			if err != nil {
+				return err
+			}
+			return yield(b)
+		})
+	}
+}
+
 // restorePartition restores a machine from a checkpoint's blobs and makes sure that it stands where the cut says.
-func restorePartition(ctx context.Context, blobs Blobs, plan *flow.Plan, p Partition) (*partitions.Machine, error) {
-	m, err := partitions.Restore(plan, p.Partition, func(yield func(partitions.StateBlob) error) error { return p.each(ctx, blobs, yield) })
+func restorePartition(ctx context.Context, load loader, plan *flow.Plan, p Partition) (*partitions.Machine, error) {
+	m, err := partitions.Restore(plan, p.Partition, func(yield func(partitions.StateBlob) error) error { return load(ctx, yield) })
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +183,8 @@ type Restorer struct {
 	Blobs Blobs
 	// Plan is the flow; nil is the manifest's own.
 	Plan *flow.Plan
+	// Mended lets Plan be another flow than that of the checkpoint, if it takes up its state: see flow.Plan.Mends.
+	Mended bool
 	// Owner of the new run's lease while it is made; "" is control.NewOwner(). TTL of 0 is DefaultTTL.
 	Owner string
 	TTL   time.Duration
@@ -165,7 +205,7 @@ func (r *Restorer) Restore(ctx context.Context, runID string, epoch uint64, as s
 	if err != nil {
 		return nil, err
 	}
-	found, err := CheckRestore(ctx, r.Blobs, p, r.Plan)
+	found, err := checkRestore(ctx, r.Blobs, p, r.Plan, r.Mended)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +224,10 @@ func (r *Restorer) Restore(ctx context.Context, runID string, epoch uint64, as s
 	if err != nil {
 		return found, err
 	}
-	return found, r.fork(ctx, p, m, header)
+	if found.Mended {
+		header.Fingerprint = found.Plan.Fingerprint
+	}
+	return found, r.fork(ctx, found, header)
 }
 
 // header is the new run's: the checkpoint's, with the partitions that the old run has got since, which start at the beginning of their log.
@@ -210,7 +253,8 @@ func (r *Restorer) header(ctx context.Context, m *Manifest, as string) (control.
 	return h, h.Validate()
 }
 
-func (r *Restorer) fork(ctx context.Context, p control.Pointer, m *Manifest, header control.RunHeader) error {
+func (r *Restorer) fork(ctx context.Context, found *Restorable, header control.RunHeader) error {
+	m := found.Manifest
 	owner := r.Owner
 	if owner == "" {
 		owner = control.NewOwner()
@@ -221,9 +265,11 @@ func (r *Restorer) fork(ctx context.Context, p control.Pointer, m *Manifest, hea
 	}
 	return Hold(ctx, r.Store, control.StreamLease(header.RunID), owner, r.TTL, func(ctx context.Context, l control.Lease) error {
 		err := r.Store.ForkRun(ctx, l, control.Fork{
-			From: m.RunID, Epoch: m.Epoch, Header: header, Watermark: m.Watermark, Cuts: m.Cuts(),
-			Load: func(n int32, yield func(partitions.StateBlob) error) error { return parts[n].each(ctx, r.Blobs, yield) },
+			From: m.RunID, Epoch: m.Epoch, Header: header, Mended: found.Mended, Watermark: m.Watermark, Cuts: m.Cuts(),
+			Load: func(n int32, yield func(partitions.StateBlob) error) error {
+				return found.blobs(r.Blobs, parts[n])(ctx, yield)
+			},
 		})
-		return corrupt(p, "its state", err)
+		return corrupt(found.Pointer, "its state", err)
 	})
 }

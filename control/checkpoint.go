@@ -49,6 +49,8 @@ type Fork struct {
 	Epoch uint64
 	// Header is that of the new run. Its run id must be new; source, partitions and fingerprint are what CheckFork allows.
 	Header RunHeader
+	// Mended: the fingerprint of Header is another than that of the run that it comes from, of a flow that takes up its state.
+	Mended bool
 	// Watermark and Cuts (without Put and Delete) are those of the checkpoint. The new run stands at Epoch.
 	Watermark record.EventTime
 	Cuts      map[int32]partitions.Cut

@@ -114,7 +114,7 @@ func (f Fork) Parts() []int32 {
 
 // CheckFork is the rule of ForkRun for a run that is not there yet. from is the run that it comes from, as it stands.
 //
-//   - The new run has an id of its own, the same flow fingerprint, source and identity of the source, and all partitions of the old one:
+//   - The new run has an id of its own, the same flow fingerprint (unless the flow was mended), source and identity of the source, and all partitions of the old one:
 //     RunMismatch or TopicRecreated, as CheckHeader has it. It may have more partitions; they start at the beginning of their log.
 //   - The old run stands at the epoch or later: JournalConflict.
 //   - No cut, and not the watermark, is beyond where the old run stands: Internal, since no checkpoint of it could say so.
@@ -122,7 +122,11 @@ func CheckFork(from RunState, f Fork) error {
 	if f.Header.RunID == from.Header.RunID {
 		return codes.New(codes.RunMismatch, "run %q cannot be made out of itself: a journal never goes back. Name a new run", f.Header.RunID)
 	}
-	recreated, differ := differences(from.Header, f.Header)
+	was := from.Header
+	if f.Mended {
+		was.Fingerprint = f.Header.Fingerprint
+	}
+	recreated, differ := differences(was, f.Header)
 	if recreated {
 		return codes.New(codes.TopicRecreated, "run %q read %q with the identity %q; that name now belongs to %q, so the positions of its checkpoints mean nothing there",
 			f.From, from.Header.Source, from.Header.SourceID, f.Header.SourceID)

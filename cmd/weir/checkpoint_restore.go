@@ -13,7 +13,10 @@ import (
 	"github.com/weirstream/weir/flow"
 )
 
+const mendedUse = "the flow is another one than the checkpoint's: it reads records otherwise, computes the same, and takes up the state"
+
 func (a *app) checkpointCheckCommand() *cobra.Command {
+	var mended bool
 	cmd := &cobra.Command{
 		Use: "check-restore FLOW RUN EPOCH", Short: "Say whether a checkpoint can be restored under a flow, operator by operator",
 		Long: "Tries everything that a restore does, and writes nothing: reads and hashes every blob, compares the flow file with the flow of the checkpoint, and\n" +
@@ -21,6 +24,7 @@ func (a *app) checkpointCheckCommand() *cobra.Command {
 			"PARAMETERS CHANGED, INPUT CHANGED or STATE VERSION CHANGED.",
 		Example: "  weir checkpoint check-restore flow.yaml ticks-1 42 --store sqlite:weir.db --artifacts artifacts", Args: cobra.ExactArgs(3),
 	}
+	cmd.Flags().BoolVar(&mended, "mended", false, mendedUse)
 	return a.keptFlags(cmd, func(ctx context.Context, k kept, args []string) error {
 		plan, err := a.loadFlow(args[0])
 		if err != nil {
@@ -30,7 +34,11 @@ func (a *app) checkpointCheckCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		r, err := checkpoint.CheckRestore(ctx, k.blobs, p, plan)
+		check := checkpoint.CheckRestore
+		if mended {
+			check = checkpoint.CheckMended
+		}
+		r, err := check(ctx, k.blobs, p, plan)
 		if err != nil {
 			return err
 		}
@@ -50,15 +58,18 @@ func (a *app) checkpointCheckCommand() *cobra.Command {
 
 func (a *app) checkpointRestoreCommand() *cobra.Command {
 	var as, flowFile string
+	var mended bool
 	cmd := &cobra.Command{
 		Use: "restore RUN EPOCH --as NEWRUN", Short: "Make a new run that goes on where a checkpoint stands",
 		Long: "Makes a new run out of one checkpoint, which is named by run and epoch; none is taken by itself. The old run stays as it is: a journal never goes\n" +
 			"back. Everything is checked before, as by `weir checkpoint check-restore`. The flow is the checkpoint's own unless --flow names the file.\n" +
-			"The new run has the results of the old one up to that epoch; start it with `weir run FLOW --run-id NEWRUN`.",
+			"The new run has the results of the old one up to that epoch; start it with `weir run FLOW --run-id NEWRUN`. With --mended the flow may be another one, which\n" +
+			"reads records otherwise and computes the same of them: what was set aside can then be replayed in the new run.",
 		Example: "  weir checkpoint restore ticks-1 42 --as ticks-2 --store sqlite:weir.db --artifacts artifacts", Args: cobra.ExactArgs(2),
 	}
 	cmd.Flags().StringVar(&as, "as", "", "run id of the new run (required)")
-	cmd.Flags().StringVar(&flowFile, "flow", "", "flow file; the checkpoint has to be one of this flow")
+	cmd.Flags().StringVar(&flowFile, "flow", "", "flow file; the checkpoint has to be one of this flow, but for --mended")
+	cmd.Flags().BoolVar(&mended, "mended", false, mendedUse+" (needs --flow)")
 	return a.keptFlags(cmd, func(ctx context.Context, k kept, args []string) error {
 		if as == "" {
 			return usagef("--as is missing: a checkpoint is restored as a new run; name it")
@@ -67,8 +78,11 @@ func (a *app) checkpointRestoreCommand() *cobra.Command {
 			return err
 		}
 		epoch, err := parseEpoch(args[1])
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case mended && flowFile == "":
+			return usagef("--mended needs --flow: name the file of the mended flow")
 		}
 		var plan *flow.Plan
 		if flowFile != "" {
@@ -76,7 +90,7 @@ func (a *app) checkpointRestoreCommand() *cobra.Command {
 				return err
 			}
 		}
-		r := checkpoint.Restorer{Store: k.store, Blobs: k.blobs, Plan: plan}
+		r := checkpoint.Restorer{Store: k.store, Blobs: k.blobs, Plan: plan, Mended: mended}
 		found, err := r.Restore(ctx, args[0], epoch, as)
 		if found == nil || err != nil && codes.Of(err) == nil {
 			return err

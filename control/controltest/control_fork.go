@@ -299,7 +299,10 @@ func checkForkHeaders(p *plane) error {
 		code   *codes.Code
 		change func(f *control.Fork)
 	}{
-		"another flow":               {codes.RunMismatch, func(f *control.Fork) { f.Header.Fingerprint = "sha256:other" }},
+		"another flow": {codes.RunMismatch, func(f *control.Fork) { f.Header.Fingerprint = "sha256:other" }},
+		"a mended flow, another topic": {codes.RunMismatch, func(f *control.Fork) {
+			f.Header.Fingerprint, f.Mended, f.Header.Source = "sha256:other", true, "tocks"
+		}},
 		"another topic":              {codes.RunMismatch, func(f *control.Fork) { f.Header.Source = "tocks" }},
 		"a topic that was recreated": {codes.TopicRecreated, func(f *control.Fork) { f.Header.SourceID = "topic-2" }},
 		"a topic without identity":   {codes.RunMismatch, func(f *control.Fork) { f.Header.SourceID = "" }},
@@ -324,7 +327,31 @@ func checkForkHeaders(p *plane) error {
 	if err := s.ForkRun(p.ctx, l, c.fork("fork")); err != nil {
 		return fmt.Errorf("after all refusals: %w", err)
 	}
-	return p.holds(s, renamed(streamed, "fork"), 3, l.Token)
+	if err := p.holds(s, renamed(streamed, "fork"), 3, l.Token); err != nil {
+		return err
+	}
+	return p.mendedFork(s, c)
+}
+
+// mendedFork makes a run under another flow, which is then that of the run. It is asked again, as when the answer was lost.
+func (p *plane) mendedFork(s control.ControlStore, c saved) error {
+	l, err := p.child(s, "mended")
+	if err != nil {
+		return err
+	}
+	f := c.fork("mended")
+	f.Header.Fingerprint, f.Mended = "sha256:mended", true
+	for range 2 {
+		if err := s.ForkRun(p.ctx, l, f); err != nil {
+			return fmt.Errorf("under a mended flow: %w", err)
+		}
+	}
+	return s.Snapshot(p.ctx, "mended", func(v control.JournalView) error {
+		if h := v.State().Header; h.Fingerprint != "sha256:mended" || v.State().Epoch != c.state.Epoch {
+			return fmt.Errorf("the run of a mended flow has the fingerprint %q, at epoch %d", h.Fingerprint, v.State().Epoch)
+		}
+		return nil
+	})
 }
 
 func checkForkImpossible(p *plane) error {
