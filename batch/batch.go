@@ -34,6 +34,8 @@ type Config struct {
 	Emit string
 	// Keep is how many rows stay in the returned document. Defaults to emit.DefaultKeep.
 	Keep int
+	// Row is called with every row, in the order of the document. May be nil.
+	Row func(*partitions.Row) error
 	// Quarantine is called with every record set aside, and Decision with every recorded decision. Both may be nil.
 	Quarantine func(partitions.Quarantined) error
 	Decision   func(partitions.Decision) error
@@ -162,12 +164,22 @@ func (r *run) step(ctx context.Context, l *lane, ev partitions.Event) error {
 	}
 	var err error
 	if r.writer != nil {
-		err = l.eachRow(r.writer.Row)
+		err = l.eachRow(r.row)
 	} else {
 		err = l.spool.Append(l.effects.Rows)
 	}
 	l.effects.Reset()
 	return err
+}
+
+// row gives a row to whoever wants it.
+func (r *run) row(row *partitions.Row) error {
+	if r.cfg.Row != nil {
+		if err := r.cfg.Row(row); err != nil {
+			return err
+		}
+	}
+	return r.writer.Row(row)
 }
 
 func (r *run) report(ctx context.Context, l *lane) error {
@@ -232,6 +244,11 @@ func (r *run) finish(ctx context.Context) (emit.Doc, error) {
 	var runs []emit.Run
 	for _, p := range order {
 		runs = append(runs, r.lanes[p].spool.Run())
+	}
+	if r.cfg.Row != nil {
+		if err := emit.Merge(len(r.cfg.Plan.Outputs), runs, r.cfg.Row); err != nil {
+			return r.doc, err
+		}
 	}
 	return emit.Write(r.doc, r.cfg.Plan, runs, r.cfg.Emit, r.cfg.Keep)
 }

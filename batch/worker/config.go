@@ -9,6 +9,7 @@ import (
 	"github.com/weirstream/weir/checkpoint"
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/sinks"
 )
 
 // Store is what a worker needs of the control plane.
@@ -31,8 +32,10 @@ const (
 
 // Config of a worker.
 type Config struct {
-	Store   Store
-	Blobs   checkpoint.Blobs
+	Store Store
+	Blobs checkpoint.Blobs
+	// Staging, unless nil, takes the rows of each result before it is published, and shows them after that.
+	Staging sinks.Staging
 	Catalog *catalog.Catalog
 	// Scratch is a folder for documents in the making and rows that are sorted; the worker makes a folder of its own in it and removes
 	// those that dead workers left.

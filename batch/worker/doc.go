@@ -7,8 +7,10 @@
 //	lease            of the run. Held by another worker: that one has it; the event stays where it is
 //	start            QUEUED → RUNNING, fenced; QUEUED → CANCELLED if that was asked for before. Never in the middle
 //	compute          the flow over the snapshot into an emit document, while the lease is renewed every ttl/3, apart from the work
+//	stage            the rows, hidden, where Config.Staging keeps those of results
 //	artefact         the document as a blob under its hash, durable before anything refers to it
 //	publish          publication, SUCCEEDED and delivery of the event, fenced, in one commit. Or FAILED with the message and delivery
+//	show             the rows that were staged. Whoever dies before this leaves it to the next look for orphans, of any worker
 //
 // A worker that is killed leaves an expired lease; any worker's reconciliation makes the run QUEUED and its event pending again.
 // A worker that was stopped for longer than its lease finds its next effect refused. Whatever happens, what the outside sees of a run is

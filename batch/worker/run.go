@@ -12,6 +12,7 @@ import (
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/sinks"
 	"github.com/weirstream/weir/sinks/emit"
 )
 
@@ -183,10 +184,12 @@ func (w *worker) deliver(ctx context.Context, h *hold, ev control.OutboxEvent) e
 // result is what a computation leaves.
 type result struct {
 	// path of the emit document, size of its canonical bytes.
-	path  string
-	size  int64
-	doc   emit.Doc
-	refs  []string
+	path string
+	size int64
+	doc  emit.Doc
+	refs []string
+	// rows are kept where there is a staging to give them to.
+	rows  *rowKeeper
 	clean func()
 }
 
@@ -221,7 +224,11 @@ func (w *worker) compute(ctx context.Context, l control.Lease, run control.Batch
 		return res, err
 	}
 	// The rows are in the document; none has to be kept in memory beside it.
-	if res.doc, err = batch.Run(ctx, batch.Config{Plan: plan, Source: source, Mode: emit.ModeBatch, Emit: res.path, Keep: 1}); err != nil {
+	cfg := batch.Config{Plan: plan, Source: source, Mode: emit.ModeBatch, Emit: res.path, Keep: 1}
+	if err := w.keepRows(&cfg, &res); err != nil {
+		return res, err
+	}
+	if res.doc, err = batch.Run(ctx, cfg); err != nil {
 		return res, err
 	}
 	info, err := os.Stat(res.path)
@@ -232,7 +239,7 @@ func (w *worker) compute(ctx context.Context, l control.Lease, run control.Batch
 	return res, w.step("computed")
 }
 
-// publish makes a result visible: first the blob, durable, then everything that refers to it, in one commit.
+// publish makes a result visible: first its rows, hidden, and the blob, durable, then everything that refers to it, in one commit; and then the rows.
 func (w *worker) publish(ctx context.Context, h *hold, ev control.OutboxEvent, res *result) error {
 	defer res.clean()
 	name, err := digest(ctx, *res)
@@ -240,6 +247,10 @@ func (w *worker) publish(ctx context.Context, h *hold, ev control.OutboxEvent, r
 		return err
 	}
 	res.refs = []string{checkpoint.Ref(name)}
+	staged := sinks.StagedName{RunID: ev.RunID, Artifact: name}
+	if err := w.stage(ctx, staged, res); err != nil {
+		return err
+	}
 	first, second := func() error { return w.putBlob(ctx, *res, name) }, func() error { return w.point(ctx, h, ev, *res) }
 	if w.pointerFirst {
 		first, second = second, first
@@ -251,6 +262,9 @@ func (w *worker) publish(ctx context.Context, h *hold, ev control.OutboxEvent, r
 		return err
 	}
 	if err := second(); err != nil {
+		return err
+	}
+	if err := w.show(ctx, staged); err != nil {
 		return err
 	}
 	return w.step("ended")

@@ -211,11 +211,12 @@ func (w *worker) take(o Outcome) {
 // look mends orphans. The first look verifies everything that was published, too; later ones would read all of it again for nothing.
 func (w *worker) look(ctx context.Context) ([]control.Damage, error) {
 	if w.verified {
-		return w.Store.MendOrphans(ctx, w.StaleClaims)
+		damages, err := w.Store.MendOrphans(ctx, w.StaleClaims)
+		return append(damages, w.mendStaging(ctx, err, false)...), err
 	}
 	damages, err := w.Store.Reconcile(ctx, true, w.StaleClaims)
 	w.verified = err == nil
-	return damages, err
+	return append(damages, w.mendStaging(ctx, err, true)...), err
 }
 
 // lookForOrphans looks, and tells; false when the store is away.
