@@ -18,6 +18,8 @@ type runStore struct {
 	control.ControlStore
 	blobs  checkpoint.Blobs
 	faults *failpoints
+	// postgres is the store itself where it is one, for sinks in the same database.
+	postgres *postgres.Store
 }
 
 // openRunStore opens the store of a run: time-outs fit the ttl of its lease, and a drill may interfere at every step of a write.
@@ -46,7 +48,7 @@ func openRunStore(ctx context.Context, o runOptions, faults *failpoints) (*runSt
 		if err != nil {
 			return nil, err
 		}
-		out.ControlStore, out.blobs = s, blobs.On(s)
+		out.ControlStore, out.blobs, out.postgres = s, blobs.On(s), s
 	}
 	if len(faults.faults) > 0 {
 		out.ControlStore = gated{out.ControlStore, faults}

@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirstream/weir/actors"
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/sinks"
+	"github.com/weirstream/weir/sinks/postgres"
 )
 
 // sinkFlags say where the rows of a run are published, beside what its flow says.
@@ -111,6 +114,29 @@ var (
 	respecSink func(flow.SinkSpec) flow.SinkSpec
 	wrapSink   func(sinks.Sink) sinks.Sink
 )
+
+// joinSinks makes the sinks that are tables in the database of the journal a part of its transactions. One that cannot be reached just now is none, and is
+// published to as any other.
+func (a *app) joinSinks(ctx context.Context, o *runOptions, store *runStore) error {
+	if o.publisher == nil || store.postgres == nil {
+		return nil
+	}
+	for i, s := range o.publisher.Sinks {
+		table, is := s.Sink.(*postgres.Sink)
+		if !is {
+			continue
+		}
+		joined, err := table.Within(ctx, store.postgres)
+		switch c := codes.Of(err); {
+		case joined != nil:
+			o.publisher.Sinks[i].Sink = joined
+			a.log.Info("a sink is in the database of the journal: its rows are part of the journal's transactions", "sink", s.Name)
+		case err != nil && (c == nil || c.Verdict != codes.Retry):
+			return fmt.Errorf("sink %q: %w", s.Name, err)
+		}
+	}
+	return nil
+}
 
 // publish has an engine publish to them.
 func (o *sinkFlags) publish(cfg *actors.Config) { cfg.Publisher = o.publisher }
