@@ -33,6 +33,7 @@ const (
 	LabelState     = "state"
 	LabelReason    = "reason"
 	LabelOutcome   = "outcome"
+	LabelSink      = "sink"
 )
 
 // The metrics.
@@ -59,6 +60,14 @@ var (
 	CheckpointLen = Metric{Name: "weir_checkpoint_size_bytes", Type: Gauge, Unit: "bytes", Help: "What the last checkpoint of this process refers to. Absent before the first."}
 	Outage        = Metric{Name: "weir_source_up", Type: Gauge, Help: "0 while the source does not answer, 1 otherwise."}
 	Observed      = Metric{Name: "weir_source_observed_age_seconds", Type: Gauge, Unit: "seconds", Help: "Age of what is known of the ends of the log, by which lag is reckoned. Absent when the log was never asked."}
+
+	SinkUp      = Metric{Name: "weir_sink_up", Type: Gauge, Help: "0 while the sink is down and the run waits for it, 1 otherwise.", Labels: []string{LabelSink}}
+	SinkRows    = Metric{Name: "weir_sink_rows_total", Type: Counter, Help: "Rows published to the sink by this process, without those that stood there already.", Labels: []string{LabelSink}}
+	SinkBytes   = Metric{Name: "weir_sink_bytes_total", Type: Counter, Unit: "bytes", Help: "Bytes of them, as the journal keeps rows: the same for every sink.", Labels: []string{LabelSink}}
+	SinkCalls   = Metric{Name: "weir_sink_publications_total", Type: Counter, Help: "Publications of rows that stand.", Labels: []string{LabelSink}}
+	SinkSeconds = Metric{Name: "weir_sink_publish_duration_seconds_total", Type: Counter, Unit: "seconds", Help: "Time that they have taken; its rate by that of the publications is the mean. What was tried in vain is not in it.", Labels: []string{LabelSink}}
+	SinkRetries = Metric{Name: "weir_sink_retries_total", Type: Counter, Help: "How often the sink failed and was tried again.", Labels: []string{LabelSink}}
+	SinkLag     = Metric{Name: "weir_sink_lag_rows", Type: Gauge, Help: "Rows that the sink was handed, of the epoch in the making or of the journal, and that do not stand there yet.", Labels: []string{LabelSink}}
 
 	Watermark    = Metric{Name: "weir_watermark_timestamp_seconds", Type: Gauge, Unit: "seconds", Help: "Merged watermark as Unix time. Absent before there is one, and once everything is closed."}
 	WatermarkAge = Metric{Name: "weir_watermark_age_seconds", Type: Gauge, Unit: "seconds", Help: "The clock less the merged watermark. Absent as that is."}
@@ -89,6 +98,7 @@ func Table() []Metric {
 		Build,
 		Phase, PhaseAge, Epoch, Incarnation, Restarts, Lease, Token, LeaseLeft,
 		Commits, CommitSeconds, CommitLast, CommitAge, CommitOpen, Refused, Checkpoints, CheckpointAge, CheckpointLen, Outage, Observed,
+		SinkUp, SinkRows, SinkBytes, SinkCalls, SinkSeconds, SinkRetries, SinkLag,
 		Watermark, WatermarkAge,
 		PartWatermark, HoldsMark, LagRecords, Readable, LagSeconds, Progress, Stalled, BlockedPart, StateSeconds, Gaps, Credits, CreditBytes, Window, Aside,
 		Records, Outputs, Quarantine,
@@ -116,7 +126,7 @@ func Page() []byte {
 		}
 		b.WriteString("| `" + m.Name + "` | " + string(m.Type) + " | " + unit + " | " + strings.Join(m.AllLabels(), ", ") + " | " + m.Help + " |\n")
 	}
-	b.WriteString("\nAlerts worth having: `weir_run_phase{phase=\"RECOVERY_BLOCKED\"} == 1`, `weir_partition_stalled == 1`, `weir_partition_blocked == 1`, `weir_source_up == 0`,\n" +
+	b.WriteString("\nAlerts worth having: `weir_run_phase{phase=\"RECOVERY_BLOCKED\"} == 1`, `weir_partition_stalled == 1`, `weir_partition_blocked == 1`, `weir_source_up == 0`, `weir_sink_up == 0`,\n" +
 		"`rate(weir_effects_refused_total[5m]) > 0`, `weir_watermark_age_seconds` above what the flow promises, and `weir_lease_held` that adds up to 0 over all processes of a run.\n")
 	return []byte(b.String())
 }

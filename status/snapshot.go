@@ -52,8 +52,10 @@ type Snapshot struct {
 	Commit      Commit     `json:"commit"`
 	Checkpoint  Checkpoint `json:"checkpoint"`
 	// Sinks are those that are down.
-	Sinks  []Sink `json:"sinks,omitempty"`
-	Source Source `json:"source"`
+	Sinks []Sink `json:"sinks,omitempty"`
+	// Published tells of every sink of the run.
+	Published []Published `json:"published,omitempty"`
+	Source    Source      `json:"source"`
 
 	Watermark EventTime `json:"watermark"`
 	// Holders are the partitions at which the merged watermark stands; none when it is held by nobody.
@@ -76,6 +78,9 @@ const (
 	PhaseWaiting         Phase = "WAITING"
 	PhaseRecoveryBlocked Phase = "RECOVERY_BLOCKED"
 	PhaseStopped         Phase = "STOPPED"
+	// What the store alone can tell: somebody holds the lease, or nobody does. What that process does is not known there.
+	PhaseOwned    Phase = "OWNED"
+	PhaseNotOwned Phase = "NOT_OWNED"
 )
 
 // Wait is for what a run waits.
@@ -146,6 +151,21 @@ type Sink struct {
 	Cause    *Cause     `json:"cause"`
 	Since    *time.Time `json:"since"`
 	Attempts int        `json:"attempts"`
+}
+
+// Published is what this process has published to a target of results.
+type Published struct {
+	Sink string `json:"sink"`
+	// Rows and Bytes stand there; Bytes as the journal keeps them. Publications is how many times there were rows to publish, Seconds how long those that
+	// succeeded took, Last when the last one did. Retries is how often the target was tried again.
+	Rows         int64      `json:"rows"`
+	Bytes        int64      `json:"bytes"`
+	Publications uint64     `json:"publications"`
+	Seconds      float64    `json:"seconds_total"`
+	Last         *time.Time `json:"last"`
+	Retries      uint64     `json:"retries"`
+	// Lag is rows that the sink was handed, of the epoch in the making or of the journal, and that do not stand yet.
+	Lag int64 `json:"lag_rows"`
 }
 
 // Source is what the run reads.
@@ -220,11 +240,16 @@ type Partition struct {
 	Stable *string `json:"last_stable"`
 	End    *string `json:"log_end"`
 	// LagRecords is End less Next, Readable the part of it that can be delivered now. LagSeconds is how far event time is behind the clock: 0
-	// without lag, and null before the first event. Lags are null when the log does not tell; positions of Kinesis cannot be subtracted.
+	// without lag, and null before the first event. Positions of Kinesis cannot be subtracted: there LagSeconds is how far the stream says that the
+	// reading is behind its end, and the others are 0 once everything is read, and null before. All are null when the log does not tell.
 	LagRecords *int64   `json:"lag_records"`
 	Readable   *int64   `json:"readable_records"`
 	LagSeconds *float64 `json:"lag_seconds"`
 	Hold       *Hold    `json:"hold"`
+	// Risk is a loss that is foreseen. Unobserved is why the log could not say how this partition stands, though others were told, since UnobservedSince.
+	Risk            *Risk      `json:"retention_risk,omitempty"`
+	Unobserved      *Cause     `json:"unobserved,omitempty"`
+	UnobservedSince *time.Time `json:"unobserved_since,omitempty"`
 
 	Watermark      EventTime  `json:"watermark"`
 	WatermarkSince *time.Time `json:"watermark_since"`
@@ -257,6 +282,22 @@ type Hold struct {
 	By     string     `json:"by"`
 	Since  *time.Time `json:"since"`
 	Ends   *time.Time `json:"ends"`
+}
+
+// Risk is what a log is about to remove although the run still needs it.
+type Risk struct {
+	// Since is when it was noticed, LostAt when the loss is foreseen at the present rates; null is with the next removal.
+	Since  *time.Time `json:"since"`
+	LostAt *time.Time `json:"lost_at"`
+	// Left are the positions between the beginning of the log and the one that is needed next. Removed and Read are positions a second; Step is the
+	// most that was removed at once. Null where positions do not count records.
+	Left    *int64   `json:"left"`
+	Removed *float64 `json:"removed_per_second"`
+	Read    *float64 `json:"read_per_second"`
+	Step    *int64   `json:"removed_at_once"`
+	// Age is how long ago the oldest record that is needed has come, Kept how long the log keeps it, in seconds; null where the log removes by position.
+	Age  *float64 `json:"age_seconds"`
+	Kept *float64 `json:"kept_seconds"`
 }
 
 // Pressure is the state of a partition's backpressure, with what stands behind it.

@@ -263,7 +263,8 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range []metrics.Metric{metrics.Phase, metrics.Lease, metrics.LagRecords, metrics.WatermarkAge, metrics.Records, metrics.StateSeconds, metrics.Quarantine, metrics.CheckpointAge} {
+	for _, m := range []metrics.Metric{metrics.Phase, metrics.Lease, metrics.LagRecords, metrics.WatermarkAge, metrics.Records, metrics.StateSeconds, metrics.Quarantine, metrics.CheckpointAge,
+		metrics.SinkUp, metrics.SinkRows, metrics.SinkSeconds, metrics.SinkLag} {
 		if !strings.Contains(text, m.Name) {
 			t.Errorf("the dashboard does not show %s", m.Name)
 		}

@@ -3,6 +3,7 @@ package expose
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -135,9 +136,22 @@ func (s samples) ofRun(r *status.Snapshot) {
 	}
 	s.flag(metrics.Outage, r.Source.Outage == nil)
 	s.age(metrics.Observed, r.Source.Observed)
+	s.ofSinks(r)
 	if w, ok := unix(r.Watermark); ok {
 		s.of(metrics.Watermark, w)
 		s.of(metrics.WatermarkAge, float64(s.now.UnixNano())/1e9-w)
+	}
+}
+
+func (s samples) ofSinks(r *status.Snapshot) {
+	for _, p := range r.Published {
+		s.flag(metrics.SinkUp, !slices.ContainsFunc(r.Sinks, func(down status.Sink) bool { return down.Name == p.Sink }), p.Sink)
+		s.count(metrics.SinkRows, p.Rows, p.Sink)
+		s.count(metrics.SinkBytes, p.Bytes, p.Sink)
+		s.count(metrics.SinkCalls, int64(p.Publications), p.Sink)
+		s.of(metrics.SinkSeconds, p.Seconds, p.Sink)
+		s.count(metrics.SinkRetries, int64(p.Retries), p.Sink)
+		s.count(metrics.SinkLag, p.Lag, p.Sink)
 	}
 }
 

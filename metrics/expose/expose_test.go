@@ -32,6 +32,8 @@ func full() status.Report {
 		Commit:     status.Commit{Count: 7, Failed: 1, Refused: 1, Seconds: 0.25, Total: 2.5, Last: ago(1), Began: ago(2)},
 		Checkpoint: status.Checkpoint{Made: 2, Failed: 1, Last: ago(30), Bytes: 4096}, Source: status.Source{Observed: ago(3)},
 		Watermark: status.EventTime{T: record.EventTime(now.Add(-time.Minute).UnixNano())}, Holders: []int32{0},
+		Sinks:     []status.Sink{{Name: "postgres:results"}},
+		Published: []status.Published{{Sink: "postgres:results", Rows: 12, Bytes: 340, Publications: 3, Seconds: 1.5, Retries: 2, Lag: 7}, {Sink: `csv:"out"`}},
 	}
 	s.Partitions = []status.Partition{{
 		Partition: 0, Seconds: map[status.State]float64{status.Reading: 40, status.Paused: 20}, LagRecords: ptr(int64(12)), Readable: ptr(int64(10)), LagSeconds: ptr(5.5),

@@ -6,6 +6,7 @@ import (
 	"github.com/weirstream/weir/actors"
 	"github.com/weirstream/weir/backpressure"
 	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/sinks"
 )
 
 // Attach makes a run tell the board everything, beside whoever it tells already. committed, unless nil, is called with every commit that stands,
@@ -14,12 +15,18 @@ func (b *Board) Attach(cfg *actors.Config, committed func(control.Commit)) {
 	chain(&cfg.OnState, b.State)
 	chain(&cfg.OnQueue, b.Queue)
 	chain(&cfg.OnProgress, b.Progress)
+	chain(&cfg.OnRetention, b.Retention)
 	chain2(&cfg.OnWithheld, b.Withheld)
 	chain2(&cfg.OnBackpressure, func(p int32, t backpressure.Transition) { b.Backpressure(p, t) })
 	chain2(&cfg.OnCheckpoint, b.Checkpoint)
 	if cfg.Publisher != nil {
 		publisher := *cfg.Publisher
 		chain(&publisher.OnState, b.Sink)
+		publisher.Sinks = make([]sinks.Named, len(cfg.Publisher.Sinks))
+		for i, s := range cfg.Publisher.Sinks {
+			b.known(s.Name)
+			publisher.Sinks[i] = sinks.Watch(s, b.Handed)
+		}
 		cfg.Publisher = &publisher
 	}
 	w := watch{b, committed}

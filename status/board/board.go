@@ -7,7 +7,6 @@
 package board
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/record"
-	"github.com/weirstream/weir/sinks"
 	"github.com/weirstream/weir/sources"
 	"github.com/weirstream/weir/status"
 	"github.com/weirstream/weir/watermark"
@@ -60,6 +58,8 @@ type Board struct {
 	commit                status.Commit
 	checkpoint            status.Checkpoint
 	sinks                 []status.Sink
+	published             []status.Published
+	unopened              map[string]bool // sinks that are down, by whether that began when they were opened
 	source                status.Source
 	parts                 map[int32]*part
 }
@@ -72,7 +72,7 @@ func New(cfg Config) *Board {
 	if cfg.Stalled <= 0 {
 		cfg.Stalled = DefaultStalled
 	}
-	b := &Board{cfg: cfg, watermark: record.NoTime, parts: map[int32]*part{}, lease: status.Lease{State: status.LeaseUnfenced}}
+	b := &Board{cfg: cfg, watermark: record.NoTime, parts: map[int32]*part{}, unopened: map[string]bool{}, lease: status.Lease{State: status.LeaseUnfenced}}
 	b.commit.Every = cfg.Every.Seconds()
 	b.set(status.PhaseWaiting, status.WaitStart, cfg.Now())
 	return b
@@ -330,21 +330,6 @@ func (b *Board) Checkpoint(p control.Pointer, err error) {
 	c.Epoch, c.Bytes, c.Last, c.Cause = p.Epoch, p.Bytes, &at, nil
 }
 
-// Sink takes what sinks.Publisher.OnState tells.
-func (b *Board) Sink(s sinks.State) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	i := slices.IndexFunc(b.sinks, func(o status.Sink) bool { return o.Name == s.Sink })
-	switch at := b.cfg.Now(); {
-	case s.Err == nil && i >= 0:
-		b.sinks = slices.Delete(b.sinks, i, i+1)
-	case s.Err != nil && i < 0:
-		b.sinks = append(b.sinks, status.Sink{Name: s.Sink, Cause: status.CauseOf(s.Err), Since: &at, Attempts: s.Attempts})
-	case s.Err != nil:
-		b.sinks[i].Cause, b.sinks[i].Attempts = status.CauseOf(s.Err), s.Attempts
-	}
-}
-
 // Outage says that the source does not answer, or with nil that it does again.
 func (b *Board) Outage(cause error) {
 	b.mu.Lock()
@@ -370,11 +355,45 @@ func (b *Board) Observed(o sources.Observation, err error) {
 		return
 	}
 	b.source.Name, b.source.Observed = o.Name, &at
-	for n, e := range o.Extents {
-		if p := b.parts[n]; p != nil {
+	for n, p := range b.parts {
+		if e, ok := o.Extents[n]; ok {
 			p.extent, p.observed = e, true
 		}
+		p.reading = o.Lags[n]
+		p.unanswer(o.Unanswered[n], at)
 	}
+}
+
+// Retention takes what actors.Config.OnRetention tells.
+func (b *Board) Retention(r actors.RetentionRisk) {
+	risk := &r.Risk
+	told := &status.Risk{Left: &risk.Left, Removed: &risk.Removed, Read: &risk.Read, Step: &risk.Step}
+	if r.Over {
+		told = nil
+	}
+	b.AtRisk(r.Partition, told, risk.In)
+}
+
+// AtRisk says that a log is about to remove what a partition needs, within a time unless that is 0; nil says that it is not any more.
+func (b *Board) AtRisk(partition int32, risk *status.Risk, within time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := b.cfg.Now()
+	p := b.part(partition, at)
+	if risk == nil {
+		p.risk = nil
+		return
+	}
+	told := *risk
+	told.Since = &at
+	if p.risk != nil {
+		told.Since = p.risk.Since
+	}
+	if within > 0 {
+		lost := at.Add(within)
+		told.LostAt = &lost
+	}
+	p.risk = &told
 }
 
 // Named gives the name of the source, before it was observed.

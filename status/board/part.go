@@ -40,6 +40,10 @@ type part struct {
 	reasons            []status.Pressure
 	extent             sources.Extent
 	observed           bool
+	reading            sources.Lag
+	unanswered         *status.Cause
+	unansweredSince    time.Time
+	risk               *status.Risk
 }
 
 type asideOf struct {
@@ -162,6 +166,14 @@ var endOf = map[backpressure.Reason]backpressure.Reason{
 	backpressure.BufferDrained: backpressure.BufferFull, "EVENT_TIME_ALIGNED": "EVENT_TIME_AHEAD",
 }
 
+// unanswer takes why the log did not say how the partition stands; nil: it did.
+func (p *part) unanswer(err error, at time.Time) {
+	if err != nil && p.unanswered == nil {
+		p.unansweredSince = at
+	}
+	p.unanswered = status.CauseOf(err)
+}
+
 // pressed takes a transition. Several reasons may stand at once: the one that came last is shown.
 func (p *part) pressed(t backpressure.Transition, at time.Time) {
 	ended, isEnd := endOf[t.Reason]
@@ -213,13 +225,37 @@ func (p *part) snapshot(b *Board, at time.Time) status.Partition {
 		a := p.aside[reason]
 		out.Aside = append(out.Aside, status.Aside{Reason: reason, Total: a.total, Stale: a.stale, Since: moment(a.since)})
 	}
+	out.Risk = p.risk
+	if out.Unobserved = p.unanswered; p.unanswered != nil {
+		out.UnobservedSince = moment(p.unansweredSince)
+	}
 	p.lag(&out, b, at)
 	return out
 }
 
+// quiet is how long the word of a log that nothing is left counts: it is asked again within seconds, unless the partition is not read.
+const quiet = 10 * time.Second
+
+// behind is the lag of a log that says itself how far the reading is behind its end, but not where that is.
+func (p *part) behind(out *status.Partition, b *Board, at time.Time) {
+	lag := p.reading
+	done := lag.Behind == 0 && p.next.Cmp(lag.Read) >= 0 && at.Sub(lag.At) < quiet
+	if done {
+		out.LagRecords, out.Readable, out.LagSeconds = new(int64), new(int64), new(float64)
+		return
+	}
+	behind := (lag.Behind + max(at.Sub(lag.At), 0)).Seconds()
+	out.LagSeconds = &behind
+	out.Stalled = lag.Behind > 0 && b.phase == status.PhaseRunning && at.Sub(p.progress) >= b.cfg.Stalled
+}
+
 // lag is how far the partition is behind its log.
 func (p *part) lag(out *status.Partition, b *Board, at time.Time) {
-	if !p.observed {
+	switch {
+	case !p.reading.At.IsZero():
+		p.behind(out, b, at)
+		return
+	case !p.observed:
 		return
 	}
 	e := p.extent

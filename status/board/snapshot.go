@@ -23,7 +23,7 @@ func (b *Board) Snapshot() status.Snapshot {
 	s := status.Snapshot{
 		Run: b.cfg.Run, Flow: b.cfg.Flow, At: at, Live: true, Owner: b.cfg.Owner, Lease: b.lease,
 		Phase: b.phase, Wait: b.wait, PhaseSince: moment(b.phaseSince), Cause: b.cause, Release: b.release, RetryAt: moment(b.retryAt),
-		Status: b.runStatus, Incarnation: b.incarnation, Restarts: b.restarts, Epoch: b.epoch, Commit: b.commit, Checkpoint: b.checkpoint, Source: b.source, Sinks: slices.Clone(b.sinks),
+		Status: b.runStatus, Incarnation: b.incarnation, Restarts: b.restarts, Epoch: b.epoch, Commit: b.commit, Checkpoint: b.checkpoint, Source: b.source, Sinks: slices.Clone(b.sinks), Published: slices.Clone(b.published),
 		Watermark: status.EventTime{T: b.watermark}, Holders: []int32{}, Partitions: []status.Partition{}, Failures: b.failures(),
 	}
 	for _, n := range slices.Sorted(maps.Keys(b.parts)) {
