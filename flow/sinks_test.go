@@ -30,6 +30,7 @@ const everySink = `sinks:
   - {name: db, type: postgres, database: "env:DB", table: s.results, create: true}
   - {name: shards, type: kinesis, stream: rows, region: eu-west-1, endpoint: "http://127.0.0.1:1"}
   - {name: columns, type: parquet, folder: out, every: 1h}
+  - {name: view, type: clickhouse, database: "file:/etc/weir/clickhouse.url", table: results, create: true}
   - {name: too-late, type: jsonl, folder: late}
 late: {sink: too-late}
 `
@@ -42,7 +43,7 @@ func TestSinks(t *testing.T) {
 	if p.Fingerprint != bare.Fingerprint {
 		t.Error("sinks change the fingerprint")
 	}
-	if len(p.Sinks) != 8 || p.LateSink != "too-late" || p.Sinks[4].Fields["table"] != "s.results" || p.Sinks[4].Fields["create"] != "true" {
+	if len(p.Sinks) != 9 || p.LateSink != "too-late" || p.Sinks[4].Fields["table"] != "s.results" || p.Sinks[4].Fields["create"] != "true" {
 		t.Errorf("read as %+v", p.Sinks)
 	}
 	seen := map[string]bool{}
@@ -113,6 +114,7 @@ func TestWrongSinks(t *testing.T) {
 		"column taken":      {"partition", `sinks: [{name: o, type: postgres, database: "env:D", table: o}]`, "7:18 outputs[0].name", []string{"postgres (sinks[0])", "column of that name", "my_partition"}, false},
 		"column of CSV":     {"time", `sinks: [{name: o, type: csv, folder: o}]`, "7:18 outputs[0].name", []string{"csv"}, false},
 		"column of Parquet": {"key_bytes", `sinks: [{name: o, type: parquet, folder: o}]`, "7:18 outputs[0].name", []string{"parquet"}, false},
+		"column of a view":  {"version", `sinks: [{name: o, type: clickhouse, database: env:D, table: o}]`, "7:18 outputs[0].name", []string{"clickhouse"}, false},
 		"odd stretch":       {"a", `sinks: [{name: o, type: parquet, folder: o, every: 7h}]`, "8:52 sinks[0].every", []string{"a day consists"}, false},
 		"no stretch":        {"a", `sinks: [{name: o, type: csv, folder: o, every: hourly}]`, "8:48 sinks[0].every", []string{"not a duration"}, false},
 		"unknown late sink": {"a", "sinks: [{name: old, type: jsonl, folder: o}]\nlate: {sink: odd}", "9:14 late.sink", []string{`no sink "odd"`, "did you mean old?"}, false},

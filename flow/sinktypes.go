@@ -53,6 +53,8 @@ var sinkTypes = []sinkSpecType{
 	{name: "kafka-idempotent", doc: "A topic, without transactions: a row may stand there more than once.", fields: kafkaFields, late: true, whole: kafkaLogin},
 	{name: "postgres", doc: "A table in PostgreSQL.", fields: postgresFields, columns: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`),
 		taken: []string{"run_id", "partition", "row_number", "event_time", "event_nanos", "event_id", "event_key"}},
+	{name: "clickhouse", doc: "A view in ClickHouse, and its tables.", fields: clickhouseFields, columns: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`),
+		taken: []string{"run_id", "partition", "row_number", "event_time", "event_nanos", "event_id", "event_key", "version", "rows_published"}},
 	{name: "kinesis", doc: "A Kinesis stream: a row may stand there more than once.", fields: kinesisFields},
 }
 
@@ -75,6 +77,12 @@ var postgresFields = []sinkField{
 	{name: "database", doc: "postgres://user:password@host/database, as a reference", kind: sinkSecret, required: true, place: true},
 	{name: "table", doc: "table or schema.table, each of 1 to 53 lower-case letters, digits and underscores", required: true, place: true, check: tableName},
 	{name: "create", doc: "make the tables that are missing", kind: sinkBool},
+}
+
+var clickhouseFields = []sinkField{
+	{name: "database", doc: "clickhouse://user:password@host:9000/database, or host:9440/database?secure=true, as a reference", kind: sinkSecret, required: true, place: true},
+	{name: "table", doc: "table or database.table, each of 1 to 53 lower-case letters, digits and underscores: the name of the view", required: true, place: true, check: tableName},
+	{name: "create", doc: "make the tables and the view if they are missing", kind: sinkBool},
 }
 
 var kinesisFields = []sinkField{

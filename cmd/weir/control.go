@@ -315,17 +315,23 @@ func (a *app) showEvents(events []control.OutboxEvent) error {
 func (a *app) reconcileCommand() *cobra.Command {
 	var repair bool
 	var stale time.Duration
+	var staged stagingFlags
 	cmd := &cobra.Command{
 		Use:     "reconcile",
 		Short:   "Look for damage in the control plane; mend it with --repair",
-		Long:    "Looks for orphaned runs, events claimed and never delivered, and publications that are not what their digest says. A run whose lease is valid\nis left alone. Without --repair nothing is changed; a changed publication is never repaired. Exit code 4 when something is found and not mended.",
+		Long:    "Looks for orphaned runs, events claimed and never delivered, and publications that are not what their digest says. A run whose lease is valid\nis left alone. Without --repair nothing is changed; a changed publication is never repaired.\nWith --staging, rows that were staged for results that will never be published are found too, and dropped with --repair. Exit code 4 when something is found and not mended.",
 		Example: "  weir reconcile --store sqlite:weir.db\n  weir reconcile --store sqlite:weir.db --repair",
 		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&repair, "repair", false, "mend what can be mended")
 	cmd.Flags().DurationVar(&stale, "stale", time.Minute, "age from which a claim whose run has no lease counts as abandoned")
+	staged.addStaging(cmd, false)
+	cmd.PreRunE = func(*cobra.Command, []string) error { return staged.checkStaging() }
 	return a.storeFlag(cmd, func(ctx context.Context, store control.ControlStore, _ []string) error {
 		found, err := store.Reconcile(ctx, repair, stale)
+		if err == nil {
+			found, err = staged.reconcile(ctx, store, repair, found)
+		}
 		if err != nil {
 			return err
 		}

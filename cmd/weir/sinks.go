@@ -20,6 +20,7 @@ type sinkFlags struct {
 	sinks                    []string
 	sinkDB                   string
 	sinkRegion, sinkEndpoint string
+	sinkClickHouse           string
 	create                   bool
 	// publisher is what they and the flow come to, nil without any.
 	publisher *sinks.Publisher
@@ -30,14 +31,15 @@ func (o *sinkFlags) addSinks(cmd *cobra.Command) {
 	f.StringArrayVar(&o.sinks, "sink", nil, "publish each row there too, KIND:WHERE, beside the sinks of the flow: "+sinkForms()+";\n"+
 		"may be given several times, see docs/guarantees.md")
 	f.StringVar(&o.sinkDB, "sink-db", "", "database of postgres sinks: postgres://…, or a reference env:NAME or file:PATH")
-	f.BoolVar(&o.create, "sink-create", false, "create the tables of postgres sinks that are missing")
+	f.StringVar(&o.sinkClickHouse, "sink-clickhouse", "", "server and database of clickhouse sinks: clickhouse://…, or a reference env:NAME or file:PATH")
+	f.BoolVar(&o.create, "sink-create", false, "create the tables of postgres and clickhouse sinks that are missing")
 	f.StringVar(&o.sinkRegion, "sink-region", "", "AWS region of kinesis sinks (default: AWS_REGION, or that of the profile)")
 	f.StringVar(&o.sinkEndpoint, "sink-endpoint", "", "for kinesis sinks another address than AWS's own; plain http on this machine only")
 }
 
 // checkSinks finds what is wrong on the command line.
 func (o *sinkFlags) checkSinks(brokers string) error {
-	tables, streams := 0, 0
+	tables, views, streams := 0, 0, 0
 	for i, given := range o.sinks {
 		name, where, found := strings.Cut(given, ":")
 		kind, known := sinkKinds[name]
@@ -48,6 +50,8 @@ func (o *sinkFlags) checkSinks(brokers string) error {
 			return usagef("--sink %s is given twice", given)
 		case kind.where == "topic" && brokers == "":
 			return usagef("--sink %s needs --brokers", given)
+		case name == sinkClickHouse:
+			views++
 		case kind.where == "table":
 			tables++
 		case kind.where == "stream":
@@ -57,8 +61,10 @@ func (o *sinkFlags) checkSinks(brokers string) error {
 	switch {
 	case tables > 0 && o.sinkDB == "":
 		return usagef("a postgres sink needs --sink-db: say which database, such as --sink-db env:RESULTS_DB")
-	case tables == 0 && (o.sinkDB != "" || o.create):
-		return usagef("--sink-db and --sink-create belong to --sink postgres:TABLE")
+	case views > 0 && o.sinkClickHouse == "":
+		return usagef("a clickhouse sink needs --sink-clickhouse: say which server, such as --sink-clickhouse env:RESULTS_CH")
+	case tables == 0 && o.sinkDB != "", views == 0 && o.sinkClickHouse != "", tables+views == 0 && o.create:
+		return usagef("--sink-db belongs to --sink postgres:TABLE, --sink-clickhouse to --sink clickhouse:TABLE, and --sink-create to both")
 	case streams == 0 && o.sinkRegion+o.sinkEndpoint != "":
 		return usagef("--sink-region and --sink-endpoint belong to --sink kinesis:STREAM")
 	}
@@ -73,6 +79,9 @@ func (o *sinkFlags) flagSinks() (out []flow.SinkSpec) {
 		switch sinkKinds[kind].where {
 		case "table":
 			fields["database"] = o.sinkDB
+			if kind == sinkClickHouse {
+				fields["database"] = o.sinkClickHouse
+			}
 			if o.create {
 				fields["create"] = "true"
 			}

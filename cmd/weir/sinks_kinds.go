@@ -43,6 +43,7 @@ var sinkKinds = map[string]sinkKind{
 	sinkKafka:      {"topic", openTopic(false)},
 	sinkIdempotent: {"topic", openTopic(true)},
 	sinkPostgres:   {"table", openTable},
+	sinkClickHouse: {"table", openView},
 	"kinesis":      {"stream", openStream},
 }
 

@@ -21,6 +21,7 @@ type workerOptions struct {
 	poll, ttl, reconcile, drain        time.Duration
 	batch, concurrency                 int
 	once                               bool
+	stagingFlags
 }
 
 func (a *app) batchWorkerCommand() *cobra.Command {
@@ -31,9 +32,11 @@ func (a *app) batchWorkerCommand() *cobra.Command {
 		Long: "Takes submitted runs from the store, runs the named flow over the named snapshot, keeps the emit document under its hash in the\n" +
 			"folder of artefacts, and publishes the reference. Several workers may stand side by side, on one store and one folder of artefacts.\n" +
 			"Killed at any moment, another worker does its run again, and the result is visible once.\n" +
+			"With --staging the rows of each result are written to a table as well: before it is published, and seen after that.\n" +
 			"SIGTERM or Ctrl-C finishes the runs in hand, within --drain, and gives back the rest; a second one stops at once.",
 		Example: "  weir batch worker --store sqlite:weir.db --artifacts artifacts --flows flows --snapshots snapshots\n" +
-			"  weir batch worker --store sqlite:weir.db --artifacts artifacts --flows flows --snapshots snapshots --once",
+			"  weir batch worker --store sqlite:weir.db --artifacts artifacts --flows flows --snapshots snapshots --once\n" +
+			"  weir batch worker --store sqlite:weir.db --artifacts artifacts --flows flows --snapshots snapshots --staging clickhouse:features --staging-db env:RESULTS_DB",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.batchWorker(cmd.Context(), o) },
 	}
@@ -48,6 +51,7 @@ func (a *app) batchWorkerCommand() *cobra.Command {
 	f.DurationVar(&o.ttl, "ttl", batchworker.DefaultTTL, "life of a run's lease; it is renewed every third of it, and a dead worker's run waits for its end")
 	f.DurationVar(&o.reconcile, "reconcile", 0, "time between two looks for orphans (default: --ttl)")
 	f.DurationVar(&o.drain, "drain", batchworker.DefaultDrain, "how long the runs in hand may go on after SIGTERM")
+	o.addStaging(cmd, true)
 	f.BoolVar(&o.once, "once", false, "execute one run that waits, print the reference of its result and end")
 	return cmd
 }
@@ -69,7 +73,7 @@ func (o workerOptions) check() error {
 	case o.batch < 1 || o.batch > 500 || o.concurrency < 1:
 		return usagef("--batch must be between 1 and 500, and --concurrency at least 1")
 	}
-	return nil
+	return o.checkStaging()
 }
 
 func (a *app) batchWorker(ctx context.Context, o workerOptions) error {
@@ -95,9 +99,13 @@ func (a *app) batchWorker(ctx context.Context, o workerOptions) error {
 		return err
 	}
 	defer store.Close()
+	staging, err := o.openStaging(ctx)
+	if err != nil {
+		return err
+	}
 	cfg := batchworker.Config{
 		Store: store, Blobs: blobs, Catalog: names, Scratch: scratch, Poll: o.poll, Batch: o.batch, Concurrency: o.concurrency, TTL: o.ttl,
-		Reconcile: o.reconcile, Drain: o.drain, Kill: a.kill, Logger: a.log,
+		Reconcile: o.reconcile, Drain: o.drain, Kill: a.kill, Logger: a.log, Staging: staging,
 	}
 	if o.once {
 		return a.workOnce(ctx, cfg)
