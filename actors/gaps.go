@@ -41,7 +41,7 @@ func (e *engine) lookForGaps(ctx context.Context, pending []control.Intervention
 // judgeGap says whether a log can be read on at the position that a gap is to be accepted to. Neither an outcome nor ready: the log has not said.
 func (s *supervisor) judgeGap(i control.Intervention, b blockedAt, log *logSeen) (o settlement, ready bool) {
 	another := log != nil && log.ID != "" && s.header.SourceID != "" && log.ID != s.header.SourceID
-	if log == nil || log.err != nil || another {
+	if log == nil || log.err != nil || another || log.Unanswered[i.Partition] != nil {
 		return o, false
 	}
 	if e, has := log.Extents[i.Partition]; has {

@@ -24,7 +24,7 @@ const (
 	riskWindow  = time.Hour
 )
 
-// RetentionRisk tells that a log is about to remove what a partition still needs, or with Over that it is not any more.
+// RetentionRisk tells, with every look at the log, that it is about to remove what a partition still needs, or once with Over that it is not any more.
 type RetentionRisk struct {
 	Partition int32
 	Risk      backpressure.Risk
@@ -113,11 +113,12 @@ func (s *supervisor) assess(p int32, e sources.Extent) {
 		s.observing.retention[p] = r
 	}
 	risk, is := r.Look(time.Now(), start, next, end)
-	if is == s.observing.risky[p] {
+	was := s.observing.risky[p]
+	if !is && !was {
 		return
 	}
 	s.observing.risky[p] = is
-	if is {
+	if is && !was {
 		s.e.log.Warn("the log is about to remove what the run needs", "run", s.e.cfg.RunID, "partition", p, "code", codes.RetentionAtRisk.Name, "start", start, "next", next, "end", end,
 			"left", risk.Left, "removed_per_second", risk.Removed, "read_per_second", risk.Read, "in", risk.In.String())
 	}

@@ -18,8 +18,21 @@ type Observer interface {
 // Observation is how a log stands at one moment. Its Info tells of partitions that were added, and of a log that was recreated.
 type Observation struct {
 	Info
-	// Extents by partition, one for each of Info.Partitions.
+	// Extents by partition: one for each of Info.Partitions that is not in Unanswered, or none at all for a log that has Lags.
 	Extents map[int32]Extent
+	// Lags, by partition that is read at present, of a log that does not say where it ends.
+	Lags map[int32]Lag
+	// Unanswered are the partitions of which the log could not say how they stand, with the reason, which has a code.
+	Unanswered map[int32]error
+}
+
+// Lag is how far the reading of a partition is behind the end of its log, by the log's own word.
+type Lag struct {
+	// Behind is how far, in time, what was read last was behind the end. At is when the log said so, and Read the position behind what it had given
+	// by then.
+	Behind time.Duration
+	At     time.Time
+	Read   record.Position
 }
 
 // Extent is what a log has of one partition.

@@ -63,12 +63,16 @@ func (o only) observe(ctx context.Context, by Observer) (Observation, error) {
 		return Observation{}, err
 	}
 	seen.Info = o.info(seen.Info)
-	extents := map[int32]Extent{}
-	if e, ok := seen.Extents[o.partition]; ok {
-		extents[o.partition] = e
-	}
-	seen.Extents = extents
+	seen.Extents, seen.Lags, seen.Unanswered = one(seen.Extents, o.partition), one(seen.Lags, o.partition), one(seen.Unanswered, o.partition)
 	return seen, nil
+}
+
+// one keeps what a map has of one partition.
+func one[T any](m map[int32]T, partition int32) map[int32]T {
+	if v, ok := m[partition]; ok {
+		return map[int32]T{partition: v}
+	}
+	return nil
 }
 
 type onlyObserved struct{ only }

@@ -7,7 +7,7 @@ import (
 	"github.com/weirstream/weir/record"
 )
 
-// Merge puts the runs in order, shorter ids first, and makes the merged watermark their least.
+// Merge puts the runs in order, shorter ids first, and makes the merged watermark their least, leaving out those whose input is idle unless all are.
 func (r *Report) Merge() {
 	slices.SortFunc(r.Runs, func(a, b Snapshot) int {
 		return cmp.Or(cmp.Compare(len(a.Run), len(b.Run)), cmp.Compare(a.Run, b.Run))
@@ -16,11 +16,30 @@ func (r *Report) Merge() {
 	if len(r.Runs) == 0 {
 		return
 	}
-	least := record.MaxTime
+	least, idle := record.MaxTime, record.MaxTime
 	for _, s := range r.Runs {
-		least = min(least, s.Watermark.T)
+		if s.idle() {
+			idle = min(idle, s.Watermark.T)
+		} else {
+			least = min(least, s.Watermark.T)
+		}
+	}
+	if least == record.MaxTime {
+		least = idle // nothing else is left that would hold it
 	}
 	r.Watermark = EventTime{least}
+}
+
+// idle says whether the run has partitions, and none that holds a watermark is left, since some are idle.
+func (s *Snapshot) idle() bool {
+	some := false
+	for i := range s.Partitions {
+		if s.Partitions[i].holds() {
+			return false
+		}
+		some = some || s.Partitions[i].Input == "IDLE"
+	}
+	return some
 }
 
 // partitions are those of all runs.
@@ -70,6 +89,8 @@ func (r Report) Ready() (ok bool, wrong map[string]string) {
 			switch {
 			case p.Blocked != nil:
 				wrong[place] = "BLOCKED: " + p.Blocked.Code
+			case p.Unobserved != nil && s.Source.Outage == nil:
+				wrong[place] = WhyUnanswered
 			case p.Stalled:
 				wrong[place] = WhyNoProgress
 			}

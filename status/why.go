@@ -46,6 +46,9 @@ const (
 	WhyForCommit       = "WAITS_FOR_COMMIT"
 	WhyHeldInLog       = "HELD_IN_LOG"
 	WhyRetention       = "RETENTION_LOST"
+	WhyAtRisk          = "RETENTION_AT_RISK"
+	WhyUnanswered      = "PARTITION_NOT_ANSWERED"
+	WhyLateness        = "LATENESS"
 	WhyGap             = "OPEN_GAP"
 	WhyFuture          = "RECORDS_FROM_THE_FUTURE"
 	WhyLate            = "RECORDS_LATE"
@@ -60,7 +63,7 @@ const (
 // Why says what holds the run: first what concerns all of it, then partition by partition. There is always an answer: one reason with the code
 // NOTHING_HOLDS when there is none to give.
 func (r Report) Why() []Reason {
-	var out []Reason
+	var out, waits []Reason
 	peers := r.partitions()
 	for i := range r.Runs {
 		s := r.Runs[i]
@@ -68,10 +71,16 @@ func (r Report) Why() []Reason {
 			s.Holders = holders(s.Partitions, peers)
 		}
 		for _, reason := range why(s, peers) {
-			if reason.Code != WhyNothing || len(r.Runs) == 1 {
+			switch {
+			case reason.Code == WhyLateness:
+				waits = append(waits, reason) // as nothing: told when nothing else is
+			case reason.Code != WhyNothing || len(r.Runs) == 1:
 				out = append(out, reason)
 			}
 		}
+	}
+	if len(out) == 0 {
+		out = waits
 	}
 	if len(out) == 0 {
 		out = append(out, Reason{Code: WhyNothing, Run: r.Run, Text: fmt.Sprintf("nothing holds the run: %d parts of it run", len(r.Runs))})
@@ -120,11 +129,59 @@ func (w *answer) nothing() {
 		}
 		lag += *p.LagRecords
 	}
+	if w.lateness() {
+		return
+	}
 	text := "nothing holds the run"
 	if known {
 		text += fmt.Sprintf(": it is %d records behind the end of its log", lag)
 	}
 	w.add(Reason{Code: WhyNothing, Run: w.s.Run, Text: text})
+}
+
+// lateness tells of a run that has read everything, while its newest events wait for event time to move on. It is told when nothing else is: a log in
+// which records come all the time has such events at any moment.
+func (w *answer) lateness() bool {
+	if !w.s.Live {
+		return false
+	}
+	var waits []string
+	newest, from := NoEventTime, (*time.Time)(nil)
+	for i := range w.s.Partitions {
+		p := &w.s.Partitions[i]
+		still := p.WatermarkSince != nil && w.s.At.Sub(*p.WatermarkSince) >= silentAfter
+		if p.Input == finishedStatus || p.MaxEventTime.T == record.NoTime || p.MaxEventTime.T < p.Watermark.T || !still || unread(p) {
+			continue
+		}
+		waits = append(waits, fmt.Sprintf("%d (watermark %s, newest %s)", p.Partition, p.Watermark, p.MaxEventTime))
+		newest.T = max(newest.T, p.MaxEventTime.T)
+		if from == nil || p.WatermarkSince.After(*from) {
+			from = p.WatermarkSince
+		}
+	}
+	if len(waits) == 0 {
+		return false
+	}
+	more := ""
+	if n := len(waits) - namedPartitions; n > 0 {
+		waits, more = waits[:namedPartitions], fmt.Sprintf(" and %d more", n)
+	}
+	w.add(Reason{Code: WhyLateness, Run: w.s.Run, Holder: "the flow's lateness", Since: from, Holds: true,
+		Text: fmt.Sprintf("everything is read, and events from the watermark on wait for it in partition %s%s: it stays the flow's lateness behind the newest event, up to %s, since an older one may still come",
+			strings.Join(waits, ", "), more, newest),
+		Release: "newer events in these partitions; or the end of the input, where it has one (--once-n)"})
+	return true
+}
+
+// namedPartitions is how many partitions one sentence names.
+const namedPartitions = 3
+
+// unread says whether a partition has something to read.
+func unread(p *Partition) bool {
+	if p.Readable != nil {
+		return *p.Readable > 0
+	}
+	return p.LagSeconds != nil && *p.LagSeconds > 0
 }
 
 // run is what concerns all of it.
@@ -190,6 +247,7 @@ func (w *answer) recovery() {
 	}
 	for i := range s.Partitions {
 		w.blocked(&s.Partitions[i])
+		w.risk(&s.Partitions[i])
 	}
 	for _, p := range s.Partitions {
 		if p.Pressure.State != string(PhaseRecoveryBlocked) {
@@ -287,9 +345,38 @@ func (w *answer) partition(p *Partition) {
 	case p.Stalled && !told:
 		add(Reason{Code: WhyNoProgress, Since: p.Progress, Holds: true, Release: "the logs of the process at level debug say more",
 			Text: fmt.Sprintf("%s has not moved for %s, although %s can be read; it is %s%s", name, age(w.s.At, p.Progress), records(p.Readable), p.State, since(p.StateSince))})
+	case !told && p.Readable == nil && p.LagSeconds != nil && *p.LagSeconds >= behindSeconds && w.s.Phase == PhaseRunning && p.Pressure.Reason == "":
+		add(Reason{Code: WhyCatchingUp, Since: p.Progress, Text: fmt.Sprintf("%s is %s behind the end of its log and moves", name, Age(seconds(*p.LagSeconds))), Release: "reading on"})
 	case !told && p.LagRecords != nil && *p.LagRecords > 0 && w.s.Phase == PhaseRunning && p.Pressure.Reason == "" && caughtUp(p) != nil && *p.LagRecords > *caughtUp(p):
 		add(Reason{Code: WhyCatchingUp, Since: p.Progress, Text: fmt.Sprintf("%s is %s behind the end of its log and moves", name, records(p.LagRecords)), Release: "reading on"})
 	}
+	w.risk(p)
+}
+
+// behindSeconds is the lag in time from which a partition is called behind, where the log does not count records.
+const behindSeconds = 10
+
+// risk tells of a loss that is foreseen.
+func (w *answer) risk(p *Partition) {
+	r := p.Risk
+	if r == nil || p.Blocked != nil || p.Start != nil && before(p.Next, *p.Start) {
+		return // it is lost already
+	}
+	n := p.Partition
+	text := fmt.Sprintf("the log is about to remove what partition %d needs", n)
+	if r.Left != nil && r.Removed != nil && r.Read != nil && r.Step != nil {
+		text += fmt.Sprintf(": %d positions are left before %s, the log removes %.1f a second (at most %d at once), and the run reads %.1f", *r.Left, p.Next, *r.Removed, *r.Step, *r.Read)
+	}
+	if r.Age != nil && r.Kept != nil {
+		text += fmt.Sprintf(": the oldest record that is not done came %s ago, and records are kept for %s", Age(seconds(*r.Age)), Age(seconds(*r.Kept)))
+	}
+	if r.LostAt != nil {
+		text += fmt.Sprintf("; records are lost from about %s on, in %s", clock(*r.LostAt), Age(r.LostAt.Sub(w.s.At)))
+	} else {
+		text += "; records are lost with its next removal"
+	}
+	w.add(Reason{Code: WhyAtRisk, Partition: &n, Holder: "the retention of the source", Since: r.Since, Text: text,
+		Release: "a run that catches up: see what else holds it; or a log that keeps records longer (retention.ms and retention.bytes; the stream's retention)"})
 }
 
 // caughtUp is how many records one window holds: a partition with less lag than that is not called behind.
@@ -307,6 +394,10 @@ func (w *answer) input(p *Partition, name string, add func(Reason)) {
 		add(Reason{Code: WhyRetention, Holder: "the retention of the source", Holds: true,
 			Text:    fmt.Sprintf("%s needs position %s next, and the log begins at %s: the records between are gone", name, p.Next, *p.Start),
 			Release: "records that are restored, or `weir recover --accept-gap`"})
+	}
+	if c := p.Unobserved; c != nil {
+		add(Reason{Code: WhyUnanswered, Since: p.UnobservedSince, Holds: true, Text: fmt.Sprintf("the source does not answer for %s, though it does for others: %s: %s", name, c.Code, c.bare()),
+			Release: "it is asked again by itself; a broker that leads the partition has to come back"})
 	}
 	if h := p.Hold; h != nil {
 		by, ends := "", "its end: a commit, an abort, or the time-out of the transaction"
@@ -377,7 +468,7 @@ func (w *answer) ahead(p *Partition, name string, add func(Reason)) {
 func (w *answer) slowest(p *Partition) (least *Partition) {
 	for i := range w.peers {
 		q := &w.peers[i]
-		if q.Partition == p.Partition || q.Input != "ACTIVE" || q.Readable != nil && *q.Readable == 0 {
+		if q.Partition == p.Partition || q.Input != "ACTIVE" || (q.Readable != nil || q.LagSeconds != nil) && !unread(q) {
 			continue
 		}
 		if least == nil || q.MaxEventTime.T < least.MaxEventTime.T {
@@ -411,7 +502,7 @@ func (w *answer) time(p *Partition, name string, add func(Reason)) {
 		add(Reason{Code: WhyIdle, Since: p.InputSince, Text: fmt.Sprintf("%s is confirmed idle and left out of the merged watermark", name), Release: "its next record"})
 		return
 	}
-	if !holder || stale || p.Blocked != nil || p.Hold != nil {
+	if !holder || stale || p.Blocked != nil || p.Hold != nil || p.Unobserved != nil {
 		return
 	}
 	w.silent(p, name, add)
@@ -459,7 +550,7 @@ func (w *answer) silent(p *Partition, name string, add func(Reason)) {
 		return
 	}
 	switch {
-	case p.Readable != nil && *p.Readable > 0:
+	case unread(p):
 		add(Reason{Code: WhyBehind, Since: from, Holds: true, Release: "reading on; the others wait for it",
 			Text: fmt.Sprintf("%s holds the merged watermark at %s: it is behind in event time, with %s to read; the furthest is at %s", name, p.Watermark, records(p.Readable), EventTime{furthest})})
 	case p.MaxEventTime.T == record.NoTime && p.Watermark.T == record.NoTime:

@@ -128,6 +128,8 @@ type Topic struct {
 	ID TopicID
 	// Partitions in ascending order.
 	Partitions []int32
+	// Leaderless are those of them that no broker answers for at present.
+	Leaderless []int32
 	// Brokers is how many brokers the cluster has.
 	Brokers int
 }
@@ -186,8 +188,12 @@ func (s *Session) Describe(ctx context.Context) (Topic, error) {
 	t := Topic{ID: resp.Topics[0].TopicID, Brokers: len(resp.Brokers)}
 	for _, p := range resp.Topics[0].Partitions {
 		t.Partitions = append(t.Partitions, p.Partition)
+		if p.Leader < 0 {
+			t.Leaderless = append(t.Leaderless, p.Partition)
+		}
 	}
 	slices.Sort(t.Partitions)
+	slices.Sort(t.Leaderless)
 	return t, nil
 }
 

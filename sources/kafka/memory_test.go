@@ -206,3 +206,40 @@ func TestPartitionsShareAShortAnswer(t *testing.T) {
 		t.Errorf("came to %v", next)
 	}
 }
+
+// A partition that cannot be read on is told once what stands before is delivered, whatever the others have; once it is paused they go on.
+func TestAFailureDoesNotWaitForOtherPartitions(t *testing.T) {
+	t.Parallel()
+	r := &reader{records: pool[record.Record]{limit: keepRecords}}
+	for p := range int32(2) {
+		r.cursors = append(r.cursors, &cursor{partition: p})
+	}
+	for i := range int64(4) {
+		c := r.cursors[i%2]
+		r.queue = append(r.queue, fetched{cursor: c, next: i + 1, records: []*kgo.Record{{Offset: i}}})
+	}
+	broken := errors.New("broken")
+	r.cursors[0].err = broken
+	var got []int32
+	for range 3 {
+		out, err := r.deliver(1)
+		if err != nil || len(out) != 1 {
+			t.Fatalf("%v after %v", err, got)
+		}
+		got = append(got, out[0].Partition)
+	}
+	if !slices.Equal(got, []int32{0, 1, 0}) {
+		t.Fatalf("delivered %v", got)
+	}
+	if out, err := r.deliver(1); !errors.Is(err, broken) {
+		t.Fatalf("with records of the other one left: %v, %v", out, err)
+	}
+	r.Pause(0)
+	if out, err := r.deliver(1); err != nil || len(out) != 1 || out[0].Partition != 1 {
+		t.Fatalf("%v, %v", out, err)
+	}
+	r.Resume(0)
+	if _, err := r.deliver(1); !errors.Is(err, broken) {
+		t.Fatalf("resumed: %v", err)
+	}
+}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources"
 )
@@ -36,7 +39,8 @@ func (r *reader) Observe(ctx context.Context) (sources.Observation, error) {
 	return o, err
 }
 
-// observe asks for the start of every partition first, and for the end last, so that they stand in that order whatever happens between.
+// observe asks for the start of every partition first, and for the end last, so that they stand in that order whatever happens between. It fails
+// only if no partition is answered.
 func (q session) observe(ctx context.Context) (sources.Observation, error) {
 	t, err := q.Find(ctx)
 	if err != nil {
@@ -44,19 +48,30 @@ func (q session) observe(ctx context.Context) (sources.Observation, error) {
 	}
 	within, cancel := context.WithTimeout(ctx, q.StartTimeout)
 	defer cancel()
+	unanswered := map[int32]error{}
+	for _, p := range t.Leaderless {
+		unanswered[p] = q.leaderless(p)
+	}
 	var starts, stable, ends map[int32]int64
 	for _, ask := range []struct {
 		into      *map[int32]int64
 		which     int64
 		isolation int8
 	}{{&starts, startOffset, anyRecord}, {&stable, endOffset, committedRecord}, {&ends, endOffset, anyRecord}} {
-		if *ask.into, err = q.offsets(within, t.Partitions, ask.which, ask.isolation); err != nil {
-			return sources.Observation{}, q.Unreachable(ctx, err)
+		left := slices.DeleteFunc(slices.Clone(t.Partitions), func(p int32) bool { return unanswered[p] != nil })
+		var failed map[int32]error
+		*ask.into, failed = q.offsetsOfEach(within, left, ask.which, ask.isolation)
+		if len(left) > 0 && len(failed) == len(left) {
+			return sources.Observation{}, q.Unreachable(ctx, failed[left[0]])
+		}
+		for p, err := range failed {
+			unanswered[p] = q.silent(p, err)
 		}
 	}
 	o := sources.Observation{
-		Info:    sources.Info{Name: q.Topic, ID: t.ID.String(), Partitions: t.Partitions},
-		Extents: make(map[int32]sources.Extent, len(ends)),
+		Info:       sources.Info{Name: q.Topic, ID: t.ID.String(), Partitions: t.Partitions},
+		Extents:    make(map[int32]sources.Extent, len(ends)),
+		Unanswered: unanswered,
 	}
 	var held []int32
 	for p, end := range ends {
@@ -71,6 +86,24 @@ func (q session) observe(ctx context.Context) (sources.Observation, error) {
 		o.Extents[p] = e
 	}
 	return o, nil
+}
+
+// leaderless is why nobody answers for a partition without a leader.
+func (q session) leaderless(p int32) error {
+	return codes.New(codes.BrokerUnreachable, "topic %q partition %d has no leader: its brokers are down, or are choosing one", q.Topic, p)
+}
+
+// silent is why a partition was not answered.
+func (q session) silent(p int32, err error) error {
+	var ke *kerr.Error
+	code := codes.BrokerUnreachable
+	switch {
+	case q.Denied(err) != nil:
+		code = codes.AccessDenied
+	case errors.As(err, &ke):
+		code = codes.BrokerRefused
+	}
+	return codes.New(code, "topic %q partition %d is not answered for: %w", q.Topic, p, err)
 }
 
 // holds finds out who keeps the last stable offset of partitions. That is detail: where the brokers do not say, or not to us, what they do not

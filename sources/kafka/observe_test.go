@@ -1,14 +1,20 @@
 package kafka_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/internal/devbroker"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources"
 )
@@ -106,6 +112,109 @@ func TestObserveFailures(t *testing.T) {
 	cfg.StartTimeout = time.Second
 	_, err := newSource(t, cfg).Observe(t.Context())
 	wantCode(t, err, codes.BrokerUnreachable)
+}
+
+// nodes are the one at the bench's address, and another one.
+func (b *bench) nodes(t *testing.T) (first, other int32) {
+	t.Helper()
+	known, err := b.adm.ListBrokers(t.Context())
+	if err != nil || len(known) != 2 {
+		t.Fatal(known, err)
+	}
+	first, other = known[0].NodeID, known[1].NodeID
+	if strings.HasSuffix(b.addr, fmt.Sprintf(":%d", known[1].Port)) {
+		first, other = other, first
+	}
+	return first, other
+}
+
+// leaderless makes a partition have no leader from now on, until it is called with false.
+func (b *bench) leaderless(t *testing.T, topic string, partition int32) (set func(bool)) {
+	t.Helper()
+	first, other := b.nodes(t)
+	meta, err := b.adm.ListTopics(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := b.adm.ListBrokers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var off atomic.Bool
+	b.Cluster().ControlKey(int16(kmsg.Metadata), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		b.Cluster().KeepControl()
+		if off.Load() {
+			return nil, nil, false
+		}
+		req := kreq.(*kmsg.MetadataRequest)
+		resp := req.ResponseKind().(*kmsg.MetadataResponse)
+		for _, k := range known {
+			broker := kmsg.NewMetadataResponseBroker()
+			broker.Host, broker.NodeID, broker.Port = k.Host, k.NodeID, k.Port
+			resp.Brokers = append(resp.Brokers, broker)
+		}
+		mt := kmsg.NewMetadataResponseTopic()
+		mt.Topic, mt.TopicID = kmsg.StringPtr(topic), meta[topic].ID
+		for n := range meta[topic].Partitions {
+			mp := kmsg.NewMetadataResponseTopicPartition()
+			mp.Partition, mp.Leader, mp.Replicas, mp.ISR = n, first, []int32{first}, []int32{first}
+			if n == partition {
+				mp.ErrorCode, mp.Leader, mp.Replicas, mp.ISR = kerr.LeaderNotAvailable.Code, -1, []int32{other}, nil
+			}
+			mt.Partitions = append(mt.Partitions, mp)
+		}
+		resp.Topics = append(resp.Topics, mt)
+		return resp, nil, true
+	})
+	return func(on bool) { off.Store(!on) }
+}
+
+// A partition without a leader is named, and the others are told as ever and read on; once it has one again it goes on where it was.
+func TestAPartitionWithoutALeaderIsNamed(t *testing.T) {
+	t.Parallel()
+	b := start(t, devbroker.Config{Nodes: 2})
+	topic := b.topic(t, 3, nil)
+	first, other := b.nodes(t)
+	for p, node := range []int32{first, other, first} { // a client asks the address that it was given first for a partition without a leader
+		if err := b.Cluster().MoveTopicPartition(topic, int32(p), node); err != nil {
+			t.Fatal(err)
+		}
+		produce(t, b.write, topic, int32(p), values(5)...)
+	}
+	cfg := b.config(topic)
+	told := make(outages, 100)
+	cfg.OnOutage = told.note
+	set := b.leaderless(t, topic, 1)
+	s := newSource(t, cfg)
+	r := open(t, s, at(0, 0, 0))
+	g := newRead(t)
+	g.until(r, 0, func() bool { return g.has(0, 5)() && g.has(2, 5)() })
+	g.want(1, 0, 0)
+	for name, by := range observers(t, s, r) {
+		o, err := by.Observe(t.Context())
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if len(o.Extents) != 2 || o.Extents[2].End != record.Offset(5) || len(o.Unanswered) != 1 || !slices.Equal(o.Partitions, []int32{0, 1, 2}) {
+			t.Errorf("%s: %+v", name, o)
+		}
+		wantCode(t, o.Unanswered[1], codes.BrokerUnreachable, topic, "partition 1 has no leader")
+		one, err := sources.Only(s, 1).(sources.Observer).Observe(t.Context())
+		if err != nil || len(one.Extents) != 0 || len(one.Unanswered) != 1 {
+			t.Errorf("%s: alone: %+v, %v", name, one, err)
+		}
+	}
+	for len(told) == 0 { // nothing else comes, so Poll waits, and says for what
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if batches, err := r.Poll(ctx, 0); err == nil {
+			t.Fatalf("answered %v, although a partition was not asked", batches)
+		}
+		cancel()
+	}
+	wantCode(t, <-told, codes.BrokerUnreachable, "partition 1 has no leader")
+	set(false)
+	g.until(r, 0, g.has(1, 5))
+	g.want(1, 0, 5)
 }
 
 // A transaction that is never ended keeps everything behind it from being delivered. Whoever asks is told since when and by whom, and nobody

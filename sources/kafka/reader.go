@@ -167,12 +167,16 @@ func (r *reader) follow() {
 	}
 }
 
-// deliver answers from the queue, and with the failure once nothing that may be delivered is queued.
+// deliver answers from the queue, with the failure of a partition once nothing of it is queued, and with that of the reader once nothing is that may
+// be delivered.
 func (r *reader) deliver(limit int) ([]record.Batch, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, sources.ErrClosed
+	}
+	if err := r.faulted(); err != nil {
+		return nil, err
 	}
 	r.out = r.out[:0]
 	r.round++
@@ -201,7 +205,7 @@ func (r *reader) deliver(limit int) ([]record.Batch, error) {
 	if len(r.out) > 0 {
 		return r.out, nil
 	}
-	return nil, r.failure()
+	return nil, r.err
 }
 
 // share is what one stretch may take of an answer of at most limit records: where the limit is short, partitions share it, and none
@@ -216,13 +220,14 @@ func (r *reader) share(limit int) int {
 	return max(1, limit/max(1, n))
 }
 
-// failure is that of the reader, or of a partition that is not paused. The lock is held.
-func (r *reader) failure() error {
+// faulted is the failure of a partition that is not paused and of which everything before was delivered. It does not wait for the others: they
+// may go on for ever. The lock is held.
+func (r *reader) faulted() error {
 	if r.err != nil {
-		return r.err
+		return nil
 	}
 	for _, c := range r.cursors {
-		if c.err != nil && !c.paused {
+		if c.err != nil && !c.paused && !slices.ContainsFunc(r.queue, func(f fetched) bool { return f.cursor == c }) {
 			return c.err
 		}
 	}

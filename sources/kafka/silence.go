@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -36,6 +37,11 @@ func (r *reader) ask(ctx context.Context) (empty bool, err error) {
 	cursors, partitions := r.reading()
 	if len(cursors) == 0 {
 		return false, nil
+	}
+	for _, p := range partitions {
+		if slices.Contains(t.Leaderless, p) {
+			return false, r.unanswered(ctx, r.leaderless(p))
+		}
 	}
 	ends, err := r.offsets(within, partitions, endOffset, committedRecord)
 	if err != nil {
@@ -144,7 +150,9 @@ func (r *reader) unanswered(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, kgo.ErrClientClosed) {
 		return nil
 	}
-	err = r.Unreachable(ctx, err)
+	if codes.Of(err) == nil {
+		err = r.Unreachable(ctx, err)
+	}
 	if codes.Has(err, codes.AccessDenied) {
 		return err
 	}

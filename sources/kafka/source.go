@@ -63,8 +63,19 @@ const (
 	committedRecord = 1 // isolation: up to the last stable offset
 )
 
-// offsets asks for the start or the end of partitions.
+// offsets asks for the start or the end of partitions; every one has to be answered.
 func (q session) offsets(ctx context.Context, partitions []int32, which int64, isolation int8) (map[int32]int64, error) {
+	found, failed := q.offsetsOfEach(ctx, partitions, which, isolation)
+	for _, p := range partitions {
+		if err := failed[p]; err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// offsetsOfEach asks for the start or the end of partitions, and says of each that is not answered why.
+func (q session) offsetsOfEach(ctx context.Context, partitions []int32, which int64, isolation int8) (found map[int32]int64, failed map[int32]error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.IsolationLevel = isolation
 	rt := kmsg.NewListOffsetsRequestTopic()
@@ -75,23 +86,39 @@ func (q session) offsets(ctx context.Context, partitions []int32, which int64, i
 		rt.Partitions = append(rt.Partitions, rp)
 	}
 	req.Topics = append(req.Topics, rt)
-	resp, err := req.RequestWith(ctx, q.Client)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[int32]int64, len(partitions))
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return nil, err
+	found, failed = make(map[int32]int64, len(partitions)), map[int32]error{}
+	for _, shard := range q.Client.RequestSharded(ctx, req) {
+		if shard.Err != nil {
+			if asked, ok := shard.Req.(*kmsg.ListOffsetsRequest); ok {
+				fail(failed, asked, shard.Err)
 			}
-			found[p.Partition] = p.Offset
+			continue
+		}
+		for _, t := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					failed[p.Partition] = err
+				} else {
+					found[p.Partition] = p.Offset
+				}
+			}
 		}
 	}
-	if len(found) != len(partitions) {
-		return nil, kerr.UnknownTopicOrPartition
+	for _, p := range partitions {
+		if _, ok := found[p]; !ok && failed[p] == nil {
+			failed[p] = kerr.UnknownTopicOrPartition
+		}
 	}
-	return found, nil
+	return found, failed
+}
+
+// fail notes why the partitions of a request were not answered.
+func fail(failed map[int32]error, asked *kmsg.ListOffsetsRequest, err error) {
+	for _, t := range asked.Topics {
+		for _, p := range t.Partitions {
+			failed[p.Partition] = err
+		}
+	}
 }
 
 // HighWaters asks for the end of every partition: the position after its last record or transaction marker, committed or not.

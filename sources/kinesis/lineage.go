@@ -46,5 +46,5 @@ func (sh Shard) holds(key string) bool {
 func (s *Stream) Begin(number int32, at time.Time) sources.Source {
 	cfg := s.cfg
 	cfg.StartAt = at
-	return shardSource{&Stream{cfg, s.consumer}, number}
+	return shardSource{&Stream{cfg, s.consumer, s.lags}, number}
 }

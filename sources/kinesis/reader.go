@@ -119,15 +119,18 @@ func (r *reader) take(max int) ([]record.Batch, error) {
 	}
 	r.out = r.out[:0]
 	ended := 0
-	var fault *sources.Fault
+	if r.err == nil {
+		for _, sh := range r.shards { // the others may go on for ever, so it does not wait for them
+			if sh.fault != nil && sh.ready == nil && !sh.paused {
+				return nil, sh.fault
+			}
+		}
+	}
 	for i := range r.shards {
 		sh := r.shards[(r.turn+i)%len(r.shards)]
 		if sh.ended && sh.ready == nil {
 			ended++
 			continue
-		}
-		if sh.fault != nil && sh.ready == nil && !sh.paused && fault == nil {
-			fault = sh.fault
 		}
 		if sh.paused || sh.ready == nil || max > 0 && records(r.out) >= max {
 			continue
@@ -146,8 +149,6 @@ func (r *reader) take(max int) ([]record.Batch, error) {
 		return r.out, nil
 	case r.err != nil:
 		return nil, r.err
-	case fault != nil:
-		return nil, fault
 	case ended == len(r.shards):
 		return nil, io.EOF
 	}
@@ -205,6 +206,7 @@ func (r *reader) Close() error {
 	r.cancel()
 	r.wake()
 	r.workers.Wait()
+	r.s.lags.forget(r.shards)
 	return nil
 }
 

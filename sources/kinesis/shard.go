@@ -250,6 +250,7 @@ func (sh *shard) keep(page *kinesis.GetRecordsOutput) (ended bool, err error) {
 		}
 	}
 	r := sh.r
+	r.s.lags.note(sh, sources.Lag{Behind: time.Duration(aws.ToInt64(page.MillisBehindLatest)) * time.Millisecond, At: time.Now(), Read: sh.next})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sh.ended = ended

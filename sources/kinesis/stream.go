@@ -23,6 +23,7 @@ import (
 type Stream struct {
 	cfg      Config
 	consumer *consumer
+	lags     *lags
 }
 
 // New makes a stream. It does not connect. Errors: CONFIG_INVALID without a client or a name.
@@ -30,7 +31,7 @@ func New(cfg Config) (*Stream, error) {
 	if cfg.Client == nil || cfg.Stream == "" {
 		return nil, codes.New(codes.ConfigInvalid, "a Kinesis source needs a client and the name of a stream")
 	}
-	return &Stream{cfg.withDefaults(), &consumer{}}, nil
+	return &Stream{cfg.withDefaults(), &consumer{}, &lags{}}, nil
 }
 
 // Shard is what the listing says of a shard.

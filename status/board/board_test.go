@@ -202,7 +202,7 @@ func TestWhyOnTheEngine(t *testing.T) {
 			s.put(1, 3, 4, 7)
 			s.put(0, 5, 6, 7)
 			s.pass(10 * time.Second)
-			if why := s.why(); len(why) != 1 || why[status.WhyNothing].Code == "" {
+			if why := s.why(); len(why) != 1 || why[status.WhyLateness].Code == "" {
 				t.Errorf("after the gap: %v", why)
 			}
 			s.stop()
