@@ -59,12 +59,16 @@ func (l *ledger) putCore(body []byte) {
 
 // appendCore writes what is small and changes at every cut:
 //
-//	version 1 or 2 │ fingerprint (length, text) │ partition 4 │ finished 1 (2: by a record) │ next position 24 │ counts 8 × 8 │ keys uvarint │
-//	watermark (length, the first part of its snapshot)
+//	version 1 or 2, with a holder 16 more │ fingerprint (length, text) │ partition 4 │ finished 1 (2: by a record) │ next position 24 │ counts 8 × 8 │ keys uvarint │
+//	watermark (length, the first part of its snapshot) │ position of the holder 24, if there is one
 //
 // and in the blob after it the ledger: sequence 8 │ blobs 8 │ sum of their checksums 8.
 func (m *Machine) appendCore(dst, mark []byte) []byte {
-	dst = append(dst, m.coreVersion())
+	version := m.coreVersion()
+	if m.holder.known {
+		version |= holderFlag
+	}
+	dst = append(dst, version)
 	dst = appendText(dst, m.plan.Fingerprint)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(m.partition))
 	dst = append(dst, flag(m.finished)+flag(m.inBand))
@@ -73,7 +77,10 @@ func (m *Machine) appendCore(dst, mark []byte) []byte {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(*n))
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(m.keys.names)))
-	return appendText(dst, mark)
+	if dst = appendText(dst, mark); m.holder.known {
+		dst, _ = m.holder.at.AppendBinary(dst)
+	}
+	return dst
 }
 
 func flag(b bool) byte {

@@ -83,6 +83,6 @@ func Example() {
 	// 2026-01-05T14:30:00Z a {0 false}
 	// 2026-01-05T14:31:00Z b {15 true}
 	// 2026-01-05T14:32:00Z c {25 true}
-	// LATE x: event time is 1s older than the watermark 2026-01-05T14:31:00Z
+	// LATE x: event time is 1s older than the watermark 2026-01-05T14:31:00Z, which the record at 1 holds, with the event time 2026-01-05T14:32:00Z
 	// 3 accepted, 1 duplicate, 1 late
 }

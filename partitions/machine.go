@@ -35,6 +35,8 @@ type Machine struct {
 	defers bool
 	// standIn is the entry of the quarantine whose record is being taken in.
 	standIn *Quarantined
+	// holder is the record that the watermark trails.
+	holder holder
 	// inBand: a record has ended the partition.
 	inBand bool
 	failed error
@@ -69,7 +71,7 @@ func New(plan *flow.Plan, partition int32) *Machine {
 	m.ahead.init(newExtractor(plan), m.ids)
 	m.wm.IdleAfterPolls(plan.IdleAfterPolls)
 	if plan.HoldKey > 0 {
-		m.holds = newHolds(plan.HoldKey)
+		m.holds = newHolds(len(plan.Inputs), plan.HoldKey)
 	}
 	for i := range m.gaps {
 		m.gaps[i] = math.NaN()

@@ -125,10 +125,6 @@ func (m *Machine) again(r *record.Record, q *Quarantined) (outcome, detail strin
 	return OutcomeConsumed, ""
 }
 
-func (m *Machine) lateDetail(at record.EventTime) string {
-	return fmt.Sprintf("event time is %s older than the watermark %s", distance(at, m.wm.Watermark()), m.wm.Watermark())
-}
-
 // acceptAgain takes the record in. It was counted when it was set aside.
 func (m *Machine) acceptAgain(r *record.Record, q *Quarantined, eff *Effects) error {
 	if _, err := m.ids.add(m.read.hash, m.read.at); err != nil {

@@ -82,7 +82,7 @@ func (r *restore) take(b StateBlob) error {
 	case strings.HasPrefix(b.Name, marksPrefix):
 		return r.m.marks.load(b, &r.found)
 	case strings.HasPrefix(b.Name, heldPrefix):
-		return r.m.holds.load(b, len(r.m.plan.Inputs), &r.found)
+		return r.m.holds.load(b, &r.found)
 	case strings.HasPrefix(b.Name, recordsPrefix):
 		return r.m.waiting.load(b, &r.found)
 	}
@@ -97,7 +97,8 @@ func (r *restore) core(b StateBlob) error {
 	m := r.m
 	in := decoder{src: body}
 	v := in.byte()
-	if v != coreVersion && v != deferringVersion {
+	held := v&holderFlag != 0
+	if v &^= holderFlag; v != coreVersion && v != deferringVersion {
 		return damaged(b.Name, fmt.Sprintf("has version %d, this weir reads version %d", v, deferringVersion))
 	}
 	fingerprint, partition := string(in.text()), in.bytes(4)
@@ -124,6 +125,11 @@ func (r *restore) core(b StateBlob) error {
 	}
 	r.keys = in.uvarint()
 	r.mark = slices.Clone(in.text())
+	if m.holder.known = held; held {
+		if m.holder.at, _, err = record.DecodePosition(in.bytes(24)); err != nil {
+			return damaged(b.Name, "has no position of a holder")
+		}
+	}
 	m.ledger.seq, m.ledger.count, m.ledger.sum = in.uint64(), in.uint64(), in.uint64()
 	if !in.whole() || finished > 2 {
 		return damaged(b.Name, "is cut short or too long")

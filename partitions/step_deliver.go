@@ -97,7 +97,7 @@ func (m *Machine) record(r *record.Record, eff *Effects) error {
 			distance(r.Arrival, x.at), r.Arrival))
 	case m.wm.IsLate(x.at):
 		m.counts.Late++
-		m.setAside(r, eff, ReasonLate, fmt.Sprintf("event time is %s older than the watermark %s", distance(x.at, m.wm.Watermark()), m.wm.Watermark()))
+		m.setAside(r, eff, ReasonLate, m.lateDetail(x.at))
 		err = m.observe(r, string(x.key), eff)
 	default:
 		err = m.accept(r, eff)
@@ -157,7 +157,11 @@ func (m *Machine) observe(r *record.Record, key string, eff *Effects) error {
 	if x.numbered {
 		m.gapDecisions(r, m.wm.Sequence(key, x.sequence, x.at), eff)
 	}
+	newest := m.wm.MaxEventTime()
 	moved := m.wm.Observe(x.at)
+	if m.wm.MaxEventTime() > newest {
+		m.hold(r)
+	}
 	if m.ahead.extract.sequence >= 0 {
 		m.gapDecisions(r, m.wm.Changes(), eff) // gaps may expire without a number
 	}
