@@ -115,7 +115,7 @@ type Config struct {
 	// The first call of an incarnation has all of them. An error is logged, and what it was about is told again with the next commit. Calls do not overlap; the next commit waits for it, so it must return when ctx ends.
 	CommitOffsets func(ctx context.Context, next map[int32]record.Position) error
 	// ObserveEvery is how often a log without an end is looked at, for partitions that were added, and for what it is about to remove. Defaults
-	// to 10 s. OnRetention is told when a log is about to remove what the run needs (RETENTION_AT_RISK), and when it is not any more; for
+	// to 10 s. OnRetention is told at every look while a log is about to remove what the run needs (RETENTION_AT_RISK), and when it is not any more; for
 	// sources that are sources.Observer. It is called in an actor and must not block.
 	ObserveEvery time.Duration
 	OnRetention  func(RetentionRisk)
