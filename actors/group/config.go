@@ -22,10 +22,11 @@ type Config struct {
 	// Run names the whole: partition N is the run RunID(Run, N).
 	Run      string
 	Assigner Assigner
-	// Engine configures the engine of one partition; it is asked before every start, in a goroutine of that partition. Source has to be a
+	// Engine configures the engine of one partition; it is asked before every start, in a goroutine of that partition, with a context that
+	// ends when the partition is taken away. Source has to be a
 	// view of that one partition, and Fencing is required. The member sets RunID, Kill, and of the Fencing Owner (a new one for each start,
 	// so that an engine which hangs is never taken for the next one) and Standby: the owner before is waited for.
-	Engine func(partition int32) (actors.Config, error)
+	Engine func(ctx context.Context, partition int32) (actors.Config, error)
 	// Drain bounds how long a partition that is revoked may take to process what it has in hand and commit. Then it is stopped as one
 	// that is lost. Defaults to 10 s; it has to be shorter than the time after which an assigner gives a partition away regardless.
 	Drain time.Duration

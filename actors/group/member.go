@@ -244,8 +244,14 @@ func (m *Member) start(u *unit) {
 
 // engine runs one engine to its end.
 func (m *Member) engine(ctx, dead context.Context, u *unit, lease *held) error {
-	cfg, err := m.cfg.Engine(u.partition)
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(dead, cancel)()
+	cfg, err := m.cfg.Engine(asking, u.partition)
 	if err != nil {
+		if asking.Err() != nil {
+			return actors.ErrInterrupted // nothing was begun
+		}
 		return err
 	}
 	if cfg.Fencing == nil {

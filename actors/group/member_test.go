@@ -222,12 +222,12 @@ func TestAFailingPartition(t *testing.T) {
 		fails.Store(true)
 		a := w.join("a", func(c *Config) {
 			inner := c.Engine
-			c.Engine = func(p int32) (actors.Config, error) {
+			c.Engine = func(ctx context.Context, p int32) (actors.Config, error) {
 				if p == 1 && fails.Load() {
 					starts.Add(1)
 					return actors.Config{}, broken
 				}
-				return inner(p)
+				return inner(ctx, p)
 			}
 			c.Backoff = actors.Backoff{Min: time.Second, Max: 8 * time.Second}
 		})
@@ -299,11 +299,11 @@ func TestHopeless(t *testing.T) {
 		bad := map[int32]bool{0: true, 1: true}
 		a := w.join("a", func(c *Config) {
 			inner := c.Engine
-			c.Engine = func(p int32) (actors.Config, error) {
+			c.Engine = func(ctx context.Context, p int32) (actors.Config, error) {
 				if bad[p] {
 					return actors.Config{}, codes.New(codes.RunMismatch, "another flow")
 				}
-				return inner(p)
+				return inner(ctx, p)
 			}
 		})
 		w.give(a, 0, 1, 2)
@@ -330,8 +330,8 @@ func TestADrainThatTakesTooLong(t *testing.T) {
 		a := w.join("a", func(c *Config) {
 			inner := c.Engine
 			c.Drain = 2 * time.Second
-			c.Engine = func(p int32) (actors.Config, error) {
-				cfg, err := inner(p)
+			c.Engine = func(ctx context.Context, p int32) (actors.Config, error) {
+				cfg, err := inner(ctx, p)
 				cfg.Hooks.At = func(ctx context.Context, at actors.Point) error {
 					if at.Name == actors.BeforeCommit {
 						select {
@@ -416,7 +416,7 @@ func TestAConfigThatIsNotWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		a := w.join("a", func(c *Config) {
-			c.Engine = func(int32) (actors.Config, error) { return actors.Config{}, nil }
+			c.Engine = func(context.Context, int32) (actors.Config, error) { return actors.Config{}, nil }
 		})
 		w.give(a, 0)
 		synctest.Wait()

@@ -190,8 +190,8 @@ func (m *member) leave() error {
 	return <-m.err
 }
 
-func (w *world) engine(name string) func(p int32) (actors.Config, error) {
-	return func(p int32) (actors.Config, error) {
+func (w *world) engine(name string) func(context.Context, int32) (actors.Config, error) {
+	return func(_ context.Context, p int32) (actors.Config, error) {
 		return actors.Config{
 			Plan: w.plan, Source: sources.Only(w.log, p), Journal: &watched{w.journal, w}, FetchSize: 5, EpochEvery: 200 * time.Millisecond,
 			Fencing: &actors.Fencing{Leases: w.journal, TTL: testTTL},

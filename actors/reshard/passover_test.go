@@ -143,7 +143,7 @@ func TestAShardIsGone(t *testing.T) {
 		t.Errorf("decided %q, %v", kinds, err)
 	}
 	o.units(2)
-	cfg, err := o.family.Engine(2)
+	cfg, err := o.family.Engine(t.Context(), 2)
 	if err != nil || o.fresh[2] {
 		t.Fatalf("the child of a shard with records begins afresh (%v), %v", o.fresh[2], err)
 	}
@@ -176,13 +176,13 @@ func TestLessonChildrenAfterParents(t *testing.T) {
 	}
 	o.units(3, 5)
 	for shard, fresh := range map[int32]bool{3: false, 5: true} {
-		if _, err := o.family.Engine(shard); err != nil || o.fresh[shard] != fresh {
+		if _, err := o.family.Engine(t.Context(), shard); err != nil || o.fresh[shard] != fresh {
 			t.Errorf("shard %d begins where the run does: %v, %v", shard, o.fresh[shard], err)
 		}
 	}
 	o.commit(3, 0, control.RunFinished)
 	o.units(4, 5)
-	if _, err := o.family.Engine(4); err != nil || !o.fresh[4] {
+	if _, err := o.family.Engine(t.Context(), 4); err != nil || !o.fresh[4] {
 		t.Errorf("nothing was read before shard 4: %v", err)
 	}
 }

@@ -147,8 +147,7 @@ func Progress(rows map[int32]control.RunInfo) map[int32]sources.Progress {
 }
 
 // Engine configures the engine of one shard, for group.Config.
-func (f *Family) Engine(partition int32) (actors.Config, error) {
-	ctx := context.Background()
+func (f *Family) Engine(ctx context.Context, partition int32) (actors.Config, error) {
 	_, parents, err := f.find(ctx, partition)
 	if err != nil {
 		return actors.Config{}, err

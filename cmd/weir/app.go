@@ -38,6 +38,8 @@ type app struct {
 	reached *cobra.Command
 	// written is standard output, and remembers what could not be written.
 	written *writeFailure
+	// working: the run has begun, and knows itself how it ends.
+	working bool
 	// cleanUp, unless nil, is called before the process stops at once.
 	cleanUp func()
 }

@@ -142,8 +142,8 @@ func (a *app) shared(ctx context.Context, plan *flow.Plan, stream *kinesis.Strea
 	stands, shown := &standing{last: map[int32]actors.Progress{}}, &boards{}
 	member, err := group.New(group.Config{
 		Run: o.runID, Assigner: dealer, Kill: a.kill, Logger: a.log, OnChange: a.watch.partitions(a.tellPartition(), shown),
-		Engine: func(p int32) (actors.Config, error) {
-			shard, err := family.Engine(p)
+		Engine: func(ctx context.Context, p int32) (actors.Config, error) {
+			shard, err := family.Engine(ctx, p)
 			if err != nil {
 				return shard, err
 			}
@@ -160,7 +160,7 @@ func (a *app) shared(ctx context.Context, plan *flow.Plan, stream *kinesis.Strea
 	if err != nil {
 		return err
 	}
-	a.cleanUp = member.Abandon
+	a.cleanUp, a.working = member.Abandon, true
 	defer a.alarms(ctx, o, store, stream, member)()
 	return a.finishApart(o, stands, member.Run(ctx))
 }

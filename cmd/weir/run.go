@@ -57,7 +57,9 @@ func (a *app) runCommand() *cobra.Command {
 			"  weir run flow.yaml --brokers 127.0.0.1:9092 --topic ticks --group ticks --run-id ticks-2 --store env:WEIR_STORE --scope partition\n" +
 			"  weir run flow.yaml --log arrivals.log --run-id file-1 --store sqlite:weir.db --emit out.json",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.stream(cmd.Context(), args[0], o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.stoppedEarly(cmd.Context(), o, a.stream(cmd.Context(), args[0], o))
+		},
 	}
 	f := cmd.Flags()
 	o.addBrokers(cmd, "broker addresses, HOST:PORT, separated by commas")
@@ -154,6 +156,9 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 		return err
 	}
 	defer store.Close()
+	if err := a.joinSinks(ctx, &o, store); err != nil {
+		return err
+	}
 	if err := o.measureTTL(ctx, store); err != nil {
 		return err
 	}
@@ -203,6 +208,7 @@ func (a *app) whole(ctx context.Context, plan *flow.Plan, source sources.Source,
 	}
 	defer closing()
 	board := a.watch.attach(&cfg, o.runID)
+	a.working = true
 	result, err := actors.Run(ctx, cfg)
 	a.watch.over(board, result, err)
 	return a.finishRun(ctx, o, plan, t, result, t.blame(ctx, err))

@@ -133,7 +133,7 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 	stands, shown := &standing{last: map[int32]actors.Progress{}}, &boards{}
 	member, err := group.New(group.Config{
 		Run: o.runID, Assigner: assigner, Kill: a.kill, Logger: a.log, OnChange: a.watch.partitions(a.tellPartition(), shown),
-		Engine: func(p int32) (actors.Config, error) {
+		Engine: func(_ context.Context, p int32) (actors.Config, error) {
 			cfg := a.engineOf(p, o, stands)
 			cfg.Plan, cfg.Source, cfg.Journal, cfg.CommitOffsets, cfg.Hooks = plan, sources.Only(source, p), store, offsets, faults.hooks()
 			cfg.Fencing = &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease}
@@ -147,7 +147,7 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 	if err != nil {
 		return err
 	}
-	a.cleanUp = member.Abandon
+	a.cleanUp, a.working = member.Abandon, true
 	return a.finishApart(o, stands, member.Run(ctx))
 }
 
