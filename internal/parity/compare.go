@@ -61,11 +61,12 @@ func (x Exception) String() string {
 	return fmt.Sprintf("%s for event %q at partition %d, position %s", x.Reason, x.EventID, x.Partition, x.Position)
 }
 
-// explaining are the exceptions that make a stream differ from batch: what was late, lost, from the future or revised.
+// explaining are the exceptions that make a stream differ from batch: what was late, lost, from the future or revised. A revision that was
+// not taken in changes nothing.
 func (e Exceptions) explaining() []Exception {
 	var list []Exception
 	for _, x := range e.list {
-		if x.Reason != partitions.ReasonRevisionLate {
+		if x.Reason != partitions.ReasonRevisionLate && x.Reason != partitions.ReasonRevisionMoved {
 			list = append(list, x)
 		}
 	}

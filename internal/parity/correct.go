@@ -20,6 +20,8 @@ import (
 // deliveries change nothing; they are duplicates, or late too once the id is forgotten, so that a late delivery alone does not say
 // that the event was lost. An event without such a delivery was lost.
 //
+// A revision that the stream recorded as taken in replaces the event's value then, whatever there was before it.
+//
 // The stream records an accepted revision only when its flow names the field of the revision number. Without one it cannot tell a
 // revision from its event, and the log's own marks do.
 type judging struct {
@@ -61,12 +63,15 @@ func (c Config) judging(streamed Exceptions) *judging {
 
 // delivery takes the next arrival of the log, which stands at a place.
 func (j *judging) delivery(a *logfile.Arrival, at place) {
-	if !j.open[string(a.EventID)] {
-		return
-	}
 	id := string(a.EventID)
 	x, excepted := j.at[at]
 	revised := x.Reason == partitions.ReasonRevised
+	if revised {
+		j.changes.Replace[id] = bytes.Clone(a.Value)
+	}
+	if !j.open[id] {
+		return
+	}
 	switch {
 	case excepted && !revised && x.Reason != partitions.ReasonLate, !excepted && !j.selects.has(a.Value):
 		return // no delivery that could be taken part in

@@ -103,16 +103,11 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	}
 	r.Arrivals, r.FaultsApplied, r.LogHash = built.Arrivals, built.FaultsApplied, built.LogHash
 
-	if r.Batch, err = cfg.batch(ctx, cfg.snapshot(), "batch.json"); err != nil {
+	j := judgement{Config: cfg, report: &r}
+	if r.Batch, err = j.batch(ctx, cfg.snapshot(), "batch.json", &j.batched); err != nil {
 		return r, err
 	}
-	var replayed Exceptions
-	r.Replay, err = batch.Run(ctx, batch.Config{
-		Plan: cfg.Plan, Source: logfile.NewSource(logPath, logfile.SourceConfig{Partitions: cfg.Partitions}), Mode: emit.ModeReplay,
-		Fetch: cfg.Fetch, Emit: filepath.Join(cfg.Dir, "replay.json"), Keep: cfg.Keep,
-		Quarantine: func(q partitions.Quarantined) error { replayed.add(q); return nil },
-	})
-	if err != nil {
+	if r.Replay, err = j.replay(ctx, cfg.Plan, "replay.json", &j.replayed, &j.streamed); err != nil {
 		return r, err
 	}
 	out, err := cfg.Stream(ctx, Job{Config: cfg, LogPath: logPath, LogHash: r.LogHash, Arrivals: r.Arrivals, Emit: filepath.Join(cfg.Dir, "stream.json")})
@@ -120,7 +115,27 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		return r, err
 	}
 	r.Stream, r.Crashes = out.Doc, out.Crashes
-	return r, cfg.judge(ctx, &r, replayed, out.Exceptions)
+	return r, j.judge(ctx, out.Exceptions)
+}
+
+// judgement is what a comparison goes by, beside the documents.
+type judgement struct {
+	Config
+	report   *Report
+	replayed Exceptions
+	// batched and streamed are what stands of the rows of a flow that takes revisions in behind the watermark. Replay and stream have the same rows.
+	batched, streamed standing
+}
+
+// replay runs the plan, or one that publishes more, over the arrival log.
+func (j *judgement) replay(ctx context.Context, plan *flow.Plan, name string, aside *Exceptions, rows *standing) (emit.Doc, error) {
+	cfg := batch.Config{
+		Plan: plan, Source: logfile.NewSource(filepath.Join(j.Dir, logName), logfile.SourceConfig{Partitions: j.Partitions}), Mode: emit.ModeReplay,
+		Fetch: j.Fetch, Emit: filepath.Join(j.Dir, name), Keep: j.Keep,
+		Quarantine: func(q partitions.Quarantined) error { aside.add(q); return nil },
+	}
+	rows.of(&cfg)
+	return batch.Run(ctx, cfg)
 }
 
 func (c Config) snapshot() *snapshot.Source {
@@ -128,41 +143,85 @@ func (c Config) snapshot() *snapshot.Source {
 }
 
 // batch runs the batch mode over a snapshot.
-func (c Config) batch(ctx context.Context, s sources.Source, name string) (emit.Doc, error) {
-	return batch.Run(ctx, batch.Config{Plan: c.Plan, Source: s, Mode: emit.ModeBatch, Fetch: c.Fetch, Emit: filepath.Join(c.Dir, name), Keep: c.Keep})
+func (j *judgement) batch(ctx context.Context, s sources.Source, name string, rows *standing) (emit.Doc, error) {
+	cfg := batch.Config{Plan: j.Plan, Source: s, Mode: emit.ModeBatch, Fetch: j.Fetch, Emit: filepath.Join(j.Dir, name), Keep: j.Keep}
+	rows.of(&cfg)
+	return batch.Run(ctx, cfg)
+}
+
+// same says whether a batch has the results of the stream.
+func (j *judgement) same(doc emit.Doc, rows *standing) bool {
+	if j.Plan.Revised {
+		return rows.difference(&j.streamed) == ""
+	}
+	return sameRows(doc, j.report.Stream)
 }
 
 // judge compares and, where batch differs, explains.
-func (c Config) judge(ctx context.Context, r *Report, replayed, streamed Exceptions) error {
+func (j *judgement) judge(ctx context.Context, streamed Exceptions) error {
+	r := j.report
 	r.Reasons = compare("replay", r.Replay, "stream", r.Stream)
-	if d := replayed.difference(streamed); d != "" && !c.OtherLog {
+	if d := j.replayed.difference(streamed); d != "" && !j.OtherLog {
 		r.Reasons = append(r.Reasons, d)
 	}
 	if len(r.Reasons) > 0 {
 		r.Verdict = Different
-		return c.diverge(r, streamed, "replay", r.Replay, "replay.json")
+		return j.diverge(r, streamed, "replay", r.Replay, "replay.json")
 	}
-	if sameRows(r.Batch, r.Stream) {
+	if j.same(r.Batch, &j.batched) {
 		r.Verdict = EqualToBatch
 		return nil
 	}
-	changes, revised, err := c.correct(ctx, streamed)
+	changes, revised, err := j.correct(ctx, streamed)
 	if err != nil {
 		return err
 	}
 	streamed.list = append(streamed.list, revised...)
 	streamed.sort()
-	corrected, err := c.batch(ctx, snapshot.Corrected(c.snapshot(), changes), "corrected.json")
+	var rows standing
+	corrected, err := j.batch(ctx, snapshot.Corrected(j.snapshot(), changes), "corrected.json", &rows)
 	if err != nil {
 		return err
 	}
 	r.Corrected = &corrected
 	r.Explained = streamed.explaining()
-	if sameRows(corrected, r.Stream) {
+	if j.same(corrected, &rows) {
 		r.Verdict = EqualExplained
 		return nil
 	}
+	difference := ""
+	switch {
+	case j.Plan.Revised:
+		difference = rows.difference(&j.streamed)
+	case j.Plan.RevisionHorizon > 0:
+		if difference, err = j.adopted(ctx, &rows); err == nil && difference == "" {
+			r.Verdict = EqualExplained
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
 	r.Verdict = Different
 	r.Reasons = append(r.Reasons, "batch over the snapshot, corrected by what the stream recorded, still differs from the stream")
-	return c.diverge(r, streamed, "corrected batch", corrected, "corrected.json")
+	if difference != "" {
+		r.Reasons = append(r.Reasons, difference)
+		return nil
+	}
+	return j.diverge(r, streamed, "corrected batch", corrected, "corrected.json")
+}
+
+// adopted explains a stream whose flow takes revisions in and does not publish again what they change: batch has later values for the
+// results that were published before. One more replay publishes all of it. Its first rows must be those of the stream, and what stands of them in
+// the end what batch has.
+func (j *judgement) adopted(ctx context.Context, corrected *standing) (difference string, err error) {
+	var all standing
+	var aside Exceptions
+	if _, err := j.replay(ctx, j.Plan.Publishing(), "published.json", &aside, &all); err != nil {
+		return "", err
+	}
+	if !all.firstAre(&j.streamed) {
+		return "with its revisions published again, the flow has other first results than the stream", nil
+	}
+	return corrected.difference(&all), nil
 }

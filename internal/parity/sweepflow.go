@@ -9,19 +9,24 @@ import (
 )
 
 // sweepFlow writes a flow by chance: lateness from none to more than any delay, one or all instruments, both clocks, every operator and
-// gap policy, chains, with and without a horizon that ids leave during the run, with and without revision numbers.
+// gap policy, chains, with and without a horizon that ids leave during the run, with and without revision numbers, and with revisions behind
+// the watermark, published again or not.
 func sweepFlow(rng *rand.Rand) string {
 	pick := func(options ...string) string { return options[rng.IntN(len(options))] }
 	var b strings.Builder
 	b.WriteString("flow: weir/1\nname: sweep\nid: event_id\nkey: instrument\ntime: {field: event_time, unit: rfc3339}\n")
-	if rng.IntN(2) == 0 {
+	horizon := pick("10s", "5m", "1h")
+	if rng.IntN(3) > 0 {
 		b.WriteString("revision: revision\n")
+		if rng.IntN(2) == 0 {
+			fmt.Fprintf(&b, "revisions: {horizon: %s, publish: %s}\n", pick("1s", "7s", horizon), pick("true", "true", "false"))
+		}
 	}
 	if rng.IntN(3) == 0 {
 		b.WriteString("select: {field: instrument, in: [\"1\", \"2\"]}\n")
 	}
 	fmt.Fprintf(&b, "lateness: %s\n", pick("0s", "1s", "5s", "1m", "10m"))
-	fmt.Fprintf(&b, "dedupe: {horizon: %s}\n", pick("10s", "5m", "1h"))
+	fmt.Fprintf(&b, "dedupe: {horizon: %s}\n", horizon)
 	if rng.IntN(3) == 0 {
 		fmt.Fprintf(&b, "clock: {every: %s}\n", pick("10s", "1m", "5m"))
 	}
