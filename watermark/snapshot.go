@@ -73,6 +73,16 @@ func (g *gaps) appendKey(dst []byte, k *sequence) []byte {
 	return dst
 }
 
+// StatusIn is the input's status in what Snapshot, or AppendPart for part 0, wrote.
+func StatusIn(src []byte) (Status, error) {
+	r := reader{src: src}
+	v, is := r.byte(), input(r.byte())
+	if r.bad || v != version || is >= inputs {
+		return Active, fmt.Errorf("%w: version %d, status %d", ErrSnapshot, v, is)
+	}
+	return statusOf[is], nil
+}
+
 // Restore replaces the state by what Snapshot wrote; lateness, gap hold and the idle policy stay those of p. On an error, which is
 // an ErrSnapshot, p is unchanged: damage is never a fresh start.
 func (p *Partition) Restore(src []byte) error {

@@ -24,8 +24,8 @@ func (a *app) journalEmitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "emit RUN", Short: "Write the emit document of what a run has committed, over all its partitions",
 		Long: "Makes the document that `weir run --emit` writes at the end of a run from what stands in the journal, whether the run is one (--scope run) or\n" +
-			"one for each partition (--scope partition: RUN/0, RUN/1, …), whose rows are merged. The watermark is the minimum over the partitions, the\n" +
-			"fence token the highest of theirs. The run may go on meanwhile: the document is of one moment of each partition.",
+			"one for each partition (--scope partition: RUN/0, RUN/1, …), whose rows are merged. The watermark is the minimum over the partitions\n" +
+			"that are not idle, the fence token the highest of theirs. The run may go on meanwhile: the document is of one moment of each partition.",
 		Example: "  weir journal emit ticks-1 --flow flow.yaml --store sqlite:weir.db --out ticks-1.json", Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&flowFile, "flow", "", "the flow that the run runs (required)")
@@ -76,6 +76,11 @@ func assemble(ctx context.Context, store control.ControlStore, run string, plan 
 				mark = record.NoTime
 			}
 			d.Watermark, d.FenceToken = min(d.Watermark, mark), max(d.FenceToken, uint64(p.Fence))
+		}
+		if before.apart(run) {
+			if d.Watermark, err = new(group.Merged).Read(ctx, store, run, nil); err != nil {
+				return d, err
+			}
 		}
 		d.Allow = func() error {
 			after, err := readParts(ctx, store, run)
@@ -135,6 +140,9 @@ func readParts(ctx context.Context, store control.ControlStore, run string) (par
 	}
 	return out, nil
 }
+
+// apart says whether it is one run for each partition.
+func (p parts) apart(run string) bool { return p.parts[0].Header.RunID != run }
 
 // Outputs is control.Journal's, from the run that has the partition.
 func (p parts) Outputs(ctx context.Context, _ string, partition int32, fn func(partitions.Rows) error) error {

@@ -25,22 +25,43 @@ func (a *app) showParts(ctx context.Context, store control.ControlStore, run str
 	if err != nil {
 		return err
 	}
+	inputs, err := inputsOf(ctx, store, run, all.parts)
+	if err != nil {
+		return err
+	}
 	if a.json {
 		rows := make([]any, len(all.parts))
 		for i, s := range all.parts {
 			p, next, records := partOf(run, s)
-			rows[i] = map[string]any{"partition": p, "run": s.Header.RunID, "status": string(s.Status), "epoch": s.Epoch, "fence_token": uint64(s.Fence),
+			rows[i] = map[string]any{"partition": p, "run": s.Header.RunID, "status": string(s.Status), "input": inputs[i], "epoch": s.Epoch, "fence_token": uint64(s.Fence),
 				"watermark": s.Watermark.String(), "next": next, "records": records}
 		}
 		return a.document(map[string]any{"run": run, "scope": scopePartition, "watermark": merged.String(), "partitions": rows})
 	}
 	a.printf("run          %s, by partitions\nwatermark    %s, over all of them\n", printable(run), merged)
-	a.table("partition\trun\tstatus\tepoch\tfence\tnext\twatermark\trecords", len(all.parts), func(w io.Writer, i int) {
+	a.table("partition\trun\tstatus\tinput\tepoch\tfence\tnext\twatermark\trecords", len(all.parts), func(w io.Writer, i int) {
 		s := all.parts[i]
 		p, next, records := partOf(run, s)
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%d\n", p, printable(s.Header.RunID), s.Status, s.Epoch, s.Fence, next, s.Watermark, records)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\n", p, printable(s.Header.RunID), s.Status, inputs[i], s.Epoch, s.Fence, next, s.Watermark, records)
 	})
 	return nil
+}
+
+// inputsOf is what is known about the input of each partition; one that is IDLE or FINISHED holds no watermark.
+func inputsOf(ctx context.Context, store control.ControlStore, run string, all []control.RunState) ([]string, error) {
+	out := make([]string, len(all))
+	for i, s := range all {
+		p, _ := group.PartitionOf(run, s.Header.RunID)
+		err := store.Snapshot(ctx, s.Header.RunID, func(v control.JournalView) error {
+			is, err := control.InputOf(ctx, v, p)
+			out[i] = is.String()
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // partOf is what the row of one partition has: its number, the next position, and the records so far.

@@ -110,6 +110,24 @@ func TestScopePartition(t *testing.T) {
 	}
 	publishLog(t, dir, addr, "shared", 1)
 	until(t, "one goes on with all of them", []*process{a}, func() bool { return total(apart(t, path, "apart")) == drillRecords+23 })
+	merged := func(command ...string) string {
+		return parse(t, must(t, dir, append(command, "--store", "sqlite:apart.db", "--json")...))["watermark"].(string)
+	}
+	if mark := merged("journal", "show", "apart"); mark != "none" {
+		t.Errorf("two partitions have had no event, and event time is closed up to %s", mark)
+	}
+	for _, p := range parse(t, must(t, dir, "journal", "show", "apart", "--store", "sqlite:apart.db", "--json"))["partitions"].([]any) {
+		if p := p.(map[string]any); p["watermark"] == "none" { // two have nothing at all, one nothing that the flow selects
+			must(t, dir, "idle", "confirm", "apart", "--store", "sqlite:apart.db", "--partition", fmt.Sprint(p["partition"]), "--reason", "nothing comes", "--apply")
+		}
+	}
+	until(t, "idle partitions hold nothing", []*process{a}, func() bool { return merged("journal", "show", "apart") != "none" })
+	if emitted, shown := merged("journal", "emit", "apart", "--flow", "flow.yaml"), merged("journal", "show", "apart"); emitted != shown {
+		t.Errorf("the document says %s, the journal %s", emitted, shown)
+	}
+	if told := parse(t, must(t, dir, "status", "apart", "--store", "sqlite:apart.db", "--json")); told["watermark"] == nil || strings.Count(fmt.Sprint(told), "input:IDLE") != 3 {
+		t.Errorf("%v", told)
+	}
 	if err := a.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +155,7 @@ func TestScopePartition(t *testing.T) {
 	}
 	shown := must(t, dir, "journal", "show", "apart", "--store", "sqlite:apart.db")
 	doc := parse(t, must(t, dir, "journal", "show", "apart", "--store", "sqlite:apart.db", "--json"))
-	if n := len(doc["partitions"].([]any)); n != 4 || doc["watermark"] != "none" || !strings.Contains(shown, "apart/3") || !strings.Contains(shown, "by partitions") {
+	if n := len(doc["partitions"].([]any)); n != 4 || strings.Count(shown, "IDLE") != 3 || !strings.Contains(shown, "apart/3") || !strings.Contains(shown, "by partitions") {
 		t.Errorf("%v\n%s", doc, shown)
 	}
 	t.Run("another flow is refused by every partition", func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/status"
+	"github.com/weirstream/weir/watermark"
 )
 
 // askFlags say whom to ask about a run: the process, or the store.
@@ -134,8 +135,16 @@ func storedSnapshot(ctx context.Context, store control.ControlStore, info contro
 		Source: status.Source{Name: info.Header.Source}, Commit: status.Commit{Last: instant(info.Committed)},
 	}
 	var state control.RunState
+	idle := map[int32]bool{}
 	err := store.Snapshot(ctx, info.Header.RunID, func(v control.JournalView) error {
 		state = v.State()
+		for _, n := range info.Header.Partitions {
+			input, err := control.InputOf(ctx, v, n)
+			if err != nil {
+				return err
+			}
+			idle[n] = input == watermark.Idle
+		}
 		return nil
 	})
 	if err != nil {
@@ -156,14 +165,14 @@ func storedSnapshot(ctx context.Context, store control.ControlStore, info contro
 		}
 	}
 	for _, n := range info.Header.Partitions {
-		s.Partitions = append(s.Partitions, storedPartition(n, state.Cuts))
+		s.Partitions = append(s.Partitions, storedPartition(n, state.Cuts, idle[n]))
 		s.Counts = s.Counts.Plus(s.Partitions[len(s.Partitions)-1].Counts)
 	}
 	s.Holders = append(s.Holders, storedHolders(s.Partitions)...)
 	return s, nil
 }
 
-func storedPartition(n int32, cuts map[int32]partitions.Cut) status.Partition {
+func storedPartition(n int32, cuts map[int32]partitions.Cut, idle bool) status.Partition {
 	p := status.Partition{Partition: n, Next: "0", Watermark: status.NoEventTime, MaxEventTime: status.NoEventTime}
 	cut, ok := cuts[n]
 	if !ok {
@@ -174,22 +183,25 @@ func storedPartition(n int32, cuts map[int32]partitions.Cut) status.Partition {
 	p.Counts = status.Counts{
 		Records: c.Records, Consumed: c.Consumed, Filtered: c.Filtered, Omitted: c.Omitted, Duplicates: c.Duplicates, Late: c.Late, Future: c.Future, Outputs: c.Outputs,
 	}
+	if idle {
+		p.Input = watermark.Idle.String()
+	}
 	if cut.Finished {
 		p.Input, p.State = "FINISHED", status.Finished
 	}
 	return p
 }
 
-// storedHolders are the partitions with the least watermark, among those that have not ended.
+// storedHolders are the partitions with the least watermark, among those that have not ended and are not idle.
 func storedHolders(parts []status.Partition) (out []int32) {
 	least := record.MaxTime
 	for _, p := range parts {
-		if p.Input != "FINISHED" {
+		if p.Input == "" {
 			least = min(least, p.Watermark.T)
 		}
 	}
 	for _, p := range parts {
-		if p.Input != "FINISHED" && p.Watermark.T == least {
+		if p.Input == "" && p.Watermark.T == least {
 			out = append(out, p.Partition)
 		}
 	}
