@@ -23,8 +23,10 @@ import (
 //
 // A key's queue is one blob, written by the cuts in which it changed:
 //
-//	version 1 │ key text │ per item: 0 position 24 sub uvarint, or 1 event time 8 id text inputs 8 each
+//	version 1 │ inputs uvarint │ key text │ per item: 0 position 24 sub uvarint, or 1 event time 8 id text inputs 8 each
 type holds struct {
+	// width is the number of inputs of a record.
+	width int
 	limit int
 	items int
 	keys  map[string]*heldKey
@@ -62,7 +64,9 @@ const (
 	DecisionKeyReleased = "KEY_RELEASED"
 )
 
-func newHolds(limit int) *holds { return &holds{limit: limit, keys: map[string]*heldKey{}} }
+func newHolds(width, limit int) *holds {
+	return &holds{width: width, limit: limit, keys: map[string]*heldKey{}}
+}
 
 // full says whether a record of a key cannot wait any more.
 func (h *holds) full(key []byte) bool {
@@ -247,19 +251,20 @@ func (h *holds) cut(l *ledger) {
 		case !k.changed:
 			continue
 		case k.ref.name != "":
-			k.ref = l.rewrite(k.ref, k.body(key))
+			k.ref = l.rewrite(k.ref, h.body(key))
 		default:
 			l.seq++
-			k.ref = l.write(fmt.Sprintf("%s%d", heldPrefix, l.seq), k.body(key))
+			k.ref = l.write(fmt.Sprintf("%s%d", heldPrefix, l.seq), h.body(key))
 		}
 		k.changed = false
 	}
 }
 
-func (k *heldKey) body(key string) []byte {
-	out := appendText([]byte{heldVersion}, key)
-	for i := range k.queue {
-		x := &k.queue[i]
+func (h *holds) body(key string) []byte {
+	out := binary.AppendUvarint([]byte{heldVersion}, uint64(h.width))
+	out = appendText(out, key)
+	for i := range h.keys[key].queue {
+		x := &h.keys[key].queue[i]
 		if x.blocker {
 			out, _ = x.place.AppendBinary(append(out, 0)) // a position has no error
 			out = binary.AppendUvarint(out, uint64(x.sub))
@@ -280,19 +285,19 @@ func (h *holds) state() (out []StateBlob) {
 		return nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(h.keys)) {
-		out = append(out, StateBlob{Name: heldPrefix + key, Data: h.keys[key].body(key)})
+		out = append(out, StateBlob{Name: heldPrefix + key, Data: h.body(key)})
 	}
 	return out
 }
 
 // load takes one blob.
-func (h *holds) load(blob StateBlob, width int, l *ledger) error {
+func (h *holds) load(blob StateBlob, l *ledger) error {
 	body, ref, err := unseal(blob)
 	if err != nil {
 		return err
 	}
-	key, queue, ok := decodeHeld(body, width)
-	if h == nil || !ok || h.keys[key] != nil {
+	key, width, queue, ok := decodeHeld(body)
+	if h == nil || !ok || width != h.width || h.keys[key] != nil {
 		return damaged(blob.Name, fmt.Sprintf("holds no queue of a key of version %d", heldVersion))
 	}
 	h.keys[key] = &heldKey{queue: queue, ref: ref}
@@ -301,9 +306,10 @@ func (h *holds) load(blob StateBlob, width int, l *ledger) error {
 	return nil
 }
 
-func decodeHeld(body []byte, width int) (key string, queue []heldItem, ok bool) {
+func decodeHeld(body []byte) (key string, width int, queue []heldItem, ok bool) {
 	in := decoder{src: body}
-	version := in.byte()
+	version, inputs := in.byte(), in.uvarint()
+	width = int(min(inputs, uint64(len(body))))
 	key = string(in.text())
 	for len(in.src) > 0 {
 		var x heldItem
@@ -324,11 +330,11 @@ func decodeHeld(body []byte, width int) (key string, queue []heldItem, ok bool) 
 			in.bad = true
 		}
 		if in.bad {
-			return "", nil, false
+			return "", 0, nil, false
 		}
 		queue = append(queue, x)
 	}
-	return key, queue, version == heldVersion && in.whole() && len(queue) > 0 && queue[0].blocker
+	return key, width, queue, version == heldVersion && in.whole() && len(queue) > 0 && queue[0].blocker
 }
 
 // HeldKey is a key that waits.
@@ -350,12 +356,24 @@ func (m *Machine) HeldKeys() []HeldKey {
 	for key, k := range m.holds.keys {
 		out = append(out, heldKeyOf(key, k.queue))
 	}
-	sortHeld(out)
+	slices.SortFunc(out, func(a, b HeldKey) int { return cmp.Or(a.Since.Cmp(b.Since), cmp.Compare(a.Key, b.Key)) })
 	return out
 }
 
-func sortHeld(keys []HeldKey) {
-	slices.SortFunc(keys, func(a, b HeldKey) int { return cmp.Or(a.Since.Cmp(b.Since), cmp.Compare(a.Key, b.Key)) })
+// HeldPrefix begins the names of the state blobs that hold the queues of keys.
+const HeldPrefix = heldPrefix
+
+// ReadHeld reads the key that waits out of its state blob, for commands that show it.
+func ReadHeld(b StateBlob) (HeldKey, error) {
+	body, _, err := unseal(b)
+	if err != nil {
+		return HeldKey{}, err
+	}
+	key, _, queue, ok := decodeHeld(body)
+	if !ok {
+		return HeldKey{}, damaged(b.Name, fmt.Sprintf("holds no queue of a key of version %d", heldVersion))
+	}
+	return heldKeyOf(key, queue), nil
 }
 
 func heldKeyOf(key string, queue []heldItem) HeldKey {

@@ -353,13 +353,24 @@ func TestDamagedHolds(t *testing.T) {
 	h.feed(t, "poison", tick("a", "k", 1000))
 	h.cut(t)
 	for name, body := range map[string][]byte{
-		"of another version": {9}, "cut short": appendText([]byte{heldVersion}, "q"), "a record first": append(appendText([]byte{heldVersion}, "q"), 1),
-		"an unknown item": append(appendText([]byte{heldVersion}, "q"), 7), "a place cut short": append(appendText([]byte{heldVersion}, "q"), 0, 1),
+		"of another version": {9}, "of other inputs": append(appendText([]byte{heldVersion, 2}, "q"), append(make([]byte, 25), 0)...), "cut short": appendText([]byte{heldVersion, 1}, "q"), "a record first": append(appendText([]byte{heldVersion, 1}, "q"), 1),
+		"an unknown item": append(appendText([]byte{heldVersion, 1}, "q"), 7), "a place cut short": append(appendText([]byte{heldVersion, 1}, "q"), 0, 1),
 	} {
 		l := &ledger{}
 		l.write(heldPrefix+"77", body)
-		if err := newHolds(4).load(l.put[0], 1, &ledger{}); !codes.Has(err, codes.JournalCorrupt) {
+		if err := newHolds(1, 4).load(l.put[0], &ledger{}); !codes.Has(err, codes.JournalCorrupt) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name := range h.stand {
+		if b := (StateBlob{Name: name, Data: h.stand[name]}); strings.HasPrefix(name, HeldPrefix) {
+			if k, err := ReadHeld(b); err != nil || k.Key != "k" || k.Waiting != 1 || k.Blockers != 1 {
+				t.Errorf("%+v, %v", k, err)
+			}
+			b.Data = b.Data[:len(b.Data)-1]
+			if k, err := ReadHeld(b); !codes.Has(err, codes.JournalCorrupt) {
+				t.Errorf("cut short: %+v, %v", k, err)
+			}
 		}
 	}
 	if _, err := Restore(planOf(t, "lateness: 1s\noperators: [{name: v, type: last, input: x}]\noutputs: [v]\n"), 0, h.load); !codes.Has(err, codes.RunMismatch) {
