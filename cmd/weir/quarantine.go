@@ -45,7 +45,11 @@ func (a *app) leaveQuarantine(ctx context.Context, o runOptions, journal control
 }
 
 func quarantineDocument(q partitions.Quarantined) map[string]any {
-	m := map[string]any{"partition": q.Partition, "position": q.Position.String(), "reason": q.Reason, "detail": q.Detail, "event_id": nil, "event_time": nil}
+	m := map[string]any{"partition": q.Partition, "position": q.Position.String(), "reason": q.Reason, "detail": q.Detail, "event_id": nil, "event_time": nil,
+		"number": q.Number, "sub": int64(q.Sub), "arrival": nil}
+	if q.Arrival != record.NoTime {
+		m["arrival"] = q.Arrival.String()
+	}
 	if q.EventID != "" {
 		m["event_id"] = q.EventID
 	}

@@ -19,14 +19,15 @@ import (
 )
 
 func (a *app) quarantineCommand() *cobra.Command {
-	return a.group("quarantine", "List, show and re-drive records that were set aside", "  weir quarantine list ticks-1 --store sqlite:weir.db",
-		a.quarantineListCommand(), a.quarantineShowCommand(), a.quarantineRedriveCommand())
+	return a.group("quarantine", "List, show, replay, drop and re-drive records that were set aside", "  weir quarantine list ticks-1 --store sqlite:weir.db",
+		a.quarantineListCommand(), a.quarantineShowCommand(), a.quarantineReplayCommand(), a.quarantineDropCommand(), a.quarantineRedriveCommand())
 }
 
 // setAside is a record of the quarantine, with its number among those of its position.
 type setAside struct {
 	partitions.Quarantined
-	n int
+	n      int
+	status partitions.AsideStatus
 	// driven are the topics to which it was re-driven.
 	driven []string
 }
@@ -36,16 +37,46 @@ type asideFilter struct {
 	partition int64
 	position  string
 	kinds     []string
+	states    []string
+	entries   string
+	numbers   []int64
 }
 
 func (f *asideFilter) add(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&f.partition, "partition", -1, "only records of this partition")
 	cmd.Flags().StringSliceVar(&f.kinds, "kinds", nil, "only records set aside for these reasons, such as LATE, UNREADABLE, TOMBSTONE or DEAD_LETTER")
+	cmd.Flags().StringSliceVar(&f.states, "states", nil, "only records in these states: SET_ASIDE, REPLAYED, DROPPED")
+}
+
+// read checks what the flags say.
+func (f *asideFilter) read() (err error) {
+	if _, err := record.ParsePosition(f.position); f.position != "" && err != nil {
+		return usagef("--position %q is not a position: it is a number, such as 1200", f.position)
+	}
+	if f.entries != "" && f.partition < 0 {
+		return usagef("--entries numbers what one partition has set aside: name it with --partition")
+	}
+	if f.numbers, err = entryNumbers(f.entries); err != nil {
+		return err
+	}
+	return checkStates(f.states)
 }
 
 func (f *asideFilter) has(q partitions.Quarantined) bool {
 	return (f.partition < 0 || int64(q.Partition) == f.partition) && (f.position == "" || q.Position.String() == f.position) &&
-		(len(f.kinds) == 0 || slices.Contains(f.kinds, q.Reason))
+		(len(f.kinds) == 0 || slices.Contains(f.kinds, q.Reason)) && f.numbered(q.Number)
+}
+
+func (f *asideFilter) numbered(n int64) bool {
+	if len(f.numbers) == 0 {
+		return true
+	}
+	_, found := slices.BinarySearch(f.numbers, n)
+	return found
+}
+
+func (f *asideFilter) in(s partitions.AsideState) bool {
+	return len(f.states) == 0 || slices.Contains(f.states, string(s))
 }
 
 // readAside reads the records that a filter chooses, with what was re-driven of them.
@@ -53,13 +84,17 @@ func readAside(ctx context.Context, store control.ControlStore, run string, f as
 	var out []setAside
 	at, n := record.Position{}, int32(0)
 	count := 0
+	var stands partitions.Asides
+	if err := store.Decisions(ctx, run, func(d partitions.Decision) error { stands.Add(d); return nil }); err != nil {
+		return nil, err
+	}
 	err := store.Quarantine(ctx, run, func(q partitions.Quarantined) error {
 		if count > 0 && (q.Position != at || q.Partition != n) {
 			count = 0
 		}
 		at, n = q.Position, q.Partition
-		if f.has(q) {
-			out = append(out, setAside{Quarantined: q, n: count})
+		if status := stands.Of(q.Partition, q.Number); f.has(q) && f.in(status.State) {
+			out = append(out, setAside{Quarantined: q, n: count, status: status})
 		}
 		count++
 		return nil
@@ -107,7 +142,8 @@ func (a *app) quarantineListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list RUN", Short: "List the records that a run set aside, by partition and position",
 		Long: "Lists what the run set aside with each committed epoch: records that cannot be read, late ones, tombstones, and the dead letters of a consumer\n" +
-			"that keeps them in its journal. A partition N of a run that is shared out by partitions is the run RUN/N.",
+			"that keeps them in its journal; and the keys that wait for one of them (hold_key). An entry is named by its partition and its number in it, and is\n" +
+			"SET_ASIDE until it was REPLAYED or DROPPED. A partition N of a run that is shared out by partitions is the run RUN/N.",
 		Example: "  weir quarantine list ticks-1 --store sqlite:weir.db --kinds LATE,UNREADABLE", Args: cobra.ExactArgs(1),
 	}
 	f.add(cmd)
@@ -115,6 +151,9 @@ func (a *app) quarantineListCommand() *cobra.Command {
 	return a.storeFlag(cmd, func(ctx context.Context, store control.ControlStore, args []string) error {
 		if limit < 0 {
 			return usagef("--limit %d: write 0 for all, or more", limit)
+		}
+		if err := f.read(); err != nil {
+			return err
 		}
 		all, err := readAside(ctx, store, args[0], f)
 		if err != nil {
@@ -124,13 +163,18 @@ func (a *app) quarantineListCommand() *cobra.Command {
 		if limit > 0 && len(all) > limit {
 			shown = all[:limit]
 		}
+		held, err := heldKeys(ctx, store, args[0])
+		if err != nil {
+			return err
+		}
 		if a.json {
 			rows := make([]any, len(shown))
 			for i := range shown {
 				rows[i] = shown[i].document()
 			}
-			return a.document(map[string]any{"run": args[0], "records": rows, "total": len(all)})
+			return a.document(map[string]any{"run": args[0], "records": rows, "total": len(all), "held": heldDocument(held)})
 		}
+		a.showHeld(held)
 		a.asideTable(shown)
 		if len(shown) < len(all) {
 			a.notice("%d more are not shown; --limit 0 shows all\n", len(all)-len(shown))
@@ -140,10 +184,10 @@ func (a *app) quarantineListCommand() *cobra.Command {
 }
 
 func (a *app) asideTable(all []setAside) {
-	a.table("partition\tposition\treason\tevent id\tkey\tbytes\tre-driven to\tdetail", len(all), func(w io.Writer, i int) {
+	a.table("partition\tnumber\tposition\tstate\treason\tattempts\tevent id\tkey\tbytes\tre-driven to\tdetail", len(all), func(w io.Writer, i int) {
 		q := all[i]
 		r, _ := q.original()
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", q.Partition, q.Position, cell(q.Reason), brief(q.EventID), brief(string(r.Key)), len(r.Value), brief(strings.Join(q.driven, " ")), brief(q.Detail))
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\t%s\n", q.Partition, q.Number, q.Position, q.status.State, cell(q.reasonNow()), q.status.Attempts, brief(q.EventID), brief(string(r.Key)), len(r.Value), brief(strings.Join(q.driven, " ")), brief(q.Detail))
 	})
 }
 
@@ -159,8 +203,19 @@ func brief(s string) string {
 
 func (q *setAside) document() map[string]any {
 	m := quarantineDocument(q.Quarantined)
-	m["redriven_to"] = q.driven
+	m["redriven_to"], m["number"], m["state"], m["attempts"], m["decided"] = q.driven, q.Number, string(q.status.State), q.status.Attempts, nil
+	if d := q.status.Last; d.Outcome != "" {
+		m["decided"] = map[string]any{"outcome": d.Outcome, "detail": textOrNull(d.Detail), "why": d.Why}
+	}
 	return m
+}
+
+// reasonNow is why the record is set aside, or what it was when it was tried again last.
+func (q *setAside) reasonNow() string {
+	if q.status.State == partitions.AsideStands && q.status.Last.Outcome != "" {
+		return q.status.Last.Outcome
+	}
+	return q.Reason
 }
 
 func (a *app) quarantineShowCommand() *cobra.Command {
@@ -200,7 +255,14 @@ func (a *app) quarantineShowCommand() *cobra.Command {
 
 func (a *app) showAside(q *setAside) {
 	r, _ := q.original()
-	a.printf("partition    %d, position %s\nreason       %s: %s\n", q.Partition, q.Position, shown(q.Reason), shown(q.Detail))
+	a.printf("partition    %d, position %s\n", q.Partition, q.Position)
+	if q.Arrival != record.NoTime {
+		a.printf("arrived      %s\n", q.Arrival)
+	}
+	a.printf("entry        %d of its partition, %s after %s\nreason       %s: %s\n", q.Number, q.status.State, count(q.status.Attempts, "attempt"), shown(q.Reason), shown(q.Detail))
+	if d := q.status.Last; d.Outcome != "" {
+		a.printf("decided      %s %s: %s\n", shown(d.Outcome), shown(d.Detail), shown(d.Why))
+	}
 	if q.EventID != "" {
 		a.printf("event id     %s\n", shown(q.EventID))
 	}

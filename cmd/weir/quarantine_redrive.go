@@ -74,29 +74,20 @@ func (o *redriveOptions) check() error {
 	if err := o.checkBrokers(); err != nil {
 		return err
 	}
-	if _, err := record.ParsePosition(o.position); o.position != "" && err != nil {
-		return usagef("--position %q is not a position: it is a number, such as 1200", o.position)
-	}
-	if o.apply && strings.TrimSpace(o.why) == "" {
-		return usagef("--reason is missing: say why, it is kept with the record of it")
-	}
-	if len(o.why) > control.MaxInterventionText || len(o.who) > control.MaxInterventionText {
-		return usagef("--reason and --who take at most %d bytes", control.MaxInterventionText)
-	}
-	if o.who == "" {
-		o.who = operator()
-	}
-	return nil
+	return o.asideFilter.check(o.apply, o.why, &o.who)
 }
 
-// original is the record as it was read; the second answer is false when only a part of it was kept (records set aside by a flow come without headers).
+// original is the record as it was read; the second answer is false when only a part of it was kept (a journal of an earlier version had no headers).
 func (q *setAside) original() (record.Record, bool) {
 	if q.Reason == consumer.ReasonDeadLetter {
 		if r, ok := consumer.OpenEnvelope(record.Record{Position: q.Position, Value: q.Value}); ok {
 			return r, true
 		}
 	}
-	r := record.Record{Position: q.Position, Key: q.Key, Value: q.Value}
+	r := q.Record()
+	if q.Headers != nil {
+		return r, true
+	}
 	if q.EventID != "" {
 		r.Headers = []record.Header{{Key: record.HeaderEventID, Value: []byte(q.EventID)}}
 	}

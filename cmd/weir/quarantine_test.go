@@ -34,7 +34,7 @@ func asideStore(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	at := func(p int32, n int64, reason, detail, id, key string, value []byte) partitions.Quarantined {
-		return partitions.Quarantined{Partition: p, Position: record.Offset(n), Reason: reason, Detail: detail, EventID: id, EventTime: record.NoTime, Key: []byte(key), Value: value}
+		return partitions.Quarantined{Partition: p, Position: record.Offset(n), Reason: reason, Detail: detail, EventID: id, EventTime: record.NoTime, Arrival: record.NoTime, Key: []byte(key), Value: value}
 	}
 	err = store.Commit(t.Context(), control.Commit{RunID: "r-1", Epoch: 1, Status: control.RunOpen, Watermark: record.NoTime, Partitions: []control.PartitionCommit{
 		{Cut: partitions.Cut{Partition: 0, Next: record.Offset(10), Watermark: record.NoTime}, Quarantine: []partitions.Quarantined{

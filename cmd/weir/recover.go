@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -225,6 +226,10 @@ func meaning(i control.Intervention) string {
 		return fmt.Sprintf("run %s, partition %d: the positions from %s to before %s%s are given up, and the log is read on at %s", i.RunID, i.Partition, i.From, i.To, most(i.From, i.To), i.To)
 	case control.ConfirmIdle:
 		return fmt.Sprintf("run %s, partition %d: it does not hold the watermark any more, until its next record; what comes then below the watermark is late", i.RunID, i.Partition)
+	case control.ReplayAside:
+		return fmt.Sprintf("run %s, partition %d: %s of the quarantine are given to it again: %s", i.RunID, i.Partition, count(int64(len(i.Entries)), "record"), shortRuns(i.Entries))
+	case control.DropAside:
+		return fmt.Sprintf("run %s, partition %d: %s of the quarantine are given up: %s", i.RunID, i.Partition, count(int64(len(i.Entries)), "record"), shortRuns(i.Entries))
 	case control.CloseGap:
 		return fmt.Sprintf("run %s, partition %d: the number %d of key %q counts as lost, and does not hold the watermark any more", i.RunID, i.Partition, i.Sequence, i.Key)
 	}
@@ -232,6 +237,16 @@ func meaning(i control.Intervention) string {
 		return fmt.Sprintf("run %s: what is blocked is read again", i.RunID)
 	}
 	return fmt.Sprintf("run %s, partition %d: it is read again, if it is blocked", i.RunID, i.Partition)
+}
+
+// shortRuns are numbers of entries, or the first of them.
+func shortRuns(numbers []int64) string {
+	runs := control.EntryRuns(numbers)
+	const most = 60
+	if len(runs) <= most {
+		return runs
+	}
+	return runs[:strings.LastIndexByte(runs[:most], ',')] + ",…"
 }
 
 // most says how many records a stretch of positions has at most, where positions count records.
@@ -289,6 +304,9 @@ func interventionDocument(i control.Intervention) map[string]any {
 		"epoch": i.Epoch, "note": i.Note, "meaning": meaning(i)}
 	if i.Kind == control.AcceptGap {
 		d["from"], d["to"] = i.From.String(), i.To.String()
+	}
+	if len(i.Entries) > 0 {
+		d["entries"] = control.EntryRuns(i.Entries)
 	}
 	if i.Kind == control.CloseGap {
 		d["key"], d["sequence"] = i.Key, i.Sequence
