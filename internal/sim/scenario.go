@@ -88,6 +88,7 @@ func Draw(seed uint64) *Scenario {
 	}
 	s.Twin = s.Owners > 1 && rng.IntN(10) == 0
 	s.Flow, s.Log = drawInput(rng)
+	s.revise(draw(seed, "revisions", 0))
 	reading := time.Duration((2 + 6*rng.Float64()) * float64(s.TTL))
 	s.Pace = reading / time.Duration(s.total())
 	s.Quiet = time.Duration((1 + 2*rng.Float64()) * float64(reading))

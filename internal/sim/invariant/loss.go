@@ -63,7 +63,11 @@ func (c *NoLoss) End(r *Report) {
 }
 
 func rowName(t *Truth, row *partitions.Row) string {
-	return fmt.Sprintf("event %s of %s at %s", t.identity(row.ID), row.Key, row.Time)
+	name := fmt.Sprintf("event %s of %s at %s", t.identity(row.ID), row.Key, row.Time)
+	if t.Plan.Revised {
+		name += fmt.Sprintf(", revision %v", row.Values[len(row.Values)-1].F)
+	}
+	return name
 }
 
 func asideName(q partitions.Quarantined) string {
