@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirstream/weir/internal/chtest"
 	"github.com/weirstream/weir/internal/fixture"
 	"github.com/weirstream/weir/internal/kafkatest"
 	"github.com/weirstream/weir/internal/pgtest"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 	}
 	code := pgtest.Run(m, pgtest.Config{})
 	kafkatest.Close()
+	chtest.Stop()
 	os.Exit(code)
 }
 
