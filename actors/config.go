@@ -73,6 +73,9 @@ type Config struct {
 	// that are opened with each incarnation. A sink that is down is waited for, which holds the run; a refusal is a failure of the run. Its History
 	// is the engine's. Defaults to none: the rows are in the journal.
 	Publisher *sinks.Publisher
+	// Late publishes the late events of every epoch, as sinks.Entries, after the journal has committed it (before it where a sink cannot tell what stands, and
+	// in the last epoch). They stay in the quarantine all the same. Defaults to none.
+	Late *sinks.Publisher
 
 	// FetchSize bounds the records of one message. Defaults to 1024.
 	FetchSize int
@@ -175,6 +178,7 @@ func (c *Config) Validate() error {
 	check(c.MaxRecords > 0 && c.UntilRecords > 0, "MaxRecords and UntilRecords are both set. A run ends in one way: leave one out.")
 	check(c.HandOn && (c.MaxRecords > 0 || c.UntilRecords > 0), "HandOn is set beside a number of records. A run ends in one way: leave one out.")
 	validateSinks(c.Publisher, check)
+	validateSinks(c.Late, check)
 	check(c.FetchSize < 0, "FetchSize is %d. It must be 0 (the default) or more.", c.FetchSize)
 	check(c.EpochEvery < 0, "EpochEvery is %v. It must be 0 (the default) or more.", c.EpochEvery)
 	check(c.EpochRecords < 0 || c.EpochBytes < 0, "EpochRecords is %d and EpochBytes %d. They must be 0 or more.", c.EpochRecords, c.EpochBytes)

@@ -187,9 +187,15 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 	if err != nil {
 		return err
 	}
-	late := in.journalFirst(c)
-	if !late {
+	first := in.journalFirst(c)
+	if !first {
 		if err := in.publish(ctx, c); err != nil {
+			return err
+		}
+	}
+	told := in.lateFirst(c)
+	if told {
+		if err := in.publishLate(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -202,8 +208,13 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 	}
 	took := time.Since(began)
 	in.settling.settle(c)
-	if late {
+	if first {
 		if err := in.publish(ctx, c); err != nil {
+			return err
+		}
+	}
+	if !told {
+		if err := in.publishLate(ctx, c); err != nil {
 			return err
 		}
 	}

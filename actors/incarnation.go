@@ -111,6 +111,8 @@ type incarnation struct {
 	refs        map[int32]shell.Ref[toPartition]
 	// publication is the sinks of the run, nil without any.
 	publication *sinks.Publication
+	// late is where late events go, nil without any.
+	late *sinks.Publication
 	// spawned in the order of start.
 	spawned []shell.Address
 }

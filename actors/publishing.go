@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"slices"
 
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
@@ -24,22 +25,34 @@ func validateSinks(p *sinks.Publisher, check func(bad bool, format string, args 
 // openSinks opens the sinks of the run, and brings them to where the journal stands: a target that was added to the run, or has lost rows, gets them
 // from the journal.
 func (in *incarnation) openSinks() error {
-	if in.cfg.Publisher == nil {
-		return nil
-	}
-	committed := make(map[int32]int64, len(in.partitions))
-	for _, p := range in.partitions {
-		committed[p] = in.state.Cuts[p].Counts.Outputs
-	}
-	to := sinks.Target{RunID: in.cfg.RunID, Outputs: sinks.OutputsOf(in.cfg.Plan), Partitions: in.partitions, Revised: in.cfg.Plan.Revised}
+	to := sinks.Target{RunID: in.cfg.RunID, Partitions: in.partitions}
 	if l := in.lease.Load(); l != nil {
 		to.Token = uint64(l.Token)
 	}
-	p := *in.cfg.Publisher
-	p.History = in.history
+	rows, entries := to, to
+	rows.Outputs, rows.Revised = sinks.OutputsOf(in.cfg.Plan), in.cfg.Plan.Revised
+	entries.Entries = true
 	var err error
-	in.publication, err = p.Open(in.ctx, to, committed)
+	in.publication, err = in.openPublisher(in.cfg.Publisher, rows, in.history, func(c partitions.Counts) int64 { return c.Outputs })
+	if err == nil {
+		in.late, err = in.openPublisher(in.cfg.Late, entries, in.lateHistory, func(c partitions.Counts) int64 { return c.Late })
+	}
 	return err
+}
+
+// openPublisher opens sinks; stands is what of the counts of a partition its journal holds for them.
+func (in *incarnation) openPublisher(p *sinks.Publisher, to sinks.Target, history func(context.Context, int32, func(sinks.Rows) error) error,
+	stands func(partitions.Counts) int64) (*sinks.Publication, error) {
+	if p == nil {
+		return nil, nil
+	}
+	committed := make(map[int32]int64, len(in.partitions))
+	for _, n := range in.partitions {
+		committed[n] = stands(in.state.Cuts[n].Counts)
+	}
+	with := *p
+	with.History = history
+	return with.Open(in.ctx, to, committed)
 }
 
 // history numbers the rows of a partition that the journal holds.
@@ -71,6 +84,47 @@ func rowsOf(c control.Commit) (batches []sinks.Rows) {
 		}
 	}
 	return batches
+}
+
+// publishLate makes the late events of an epoch visible.
+func (in *incarnation) publishLate(ctx context.Context, c control.Commit) error {
+	if in.late == nil {
+		return nil
+	}
+	var batches []sinks.Rows
+	for _, p := range c.Partitions {
+		if r := sinks.LateEntries(in.cfg.RunID, p.Cut.Partition, p.Cut.Counts.Late, p.Quarantine); r.Count > 0 {
+			batches = append(batches, r)
+		}
+	}
+	return in.publishing(ctx, in.late, batches, (*sinks.Publication).Publish)
+}
+
+// lateFirst says whether late events are published before the journal commits them: what a kill leaves out behind it could not be found out where a
+// sink does not tell what stands, nor once the run has ended.
+func (in *incarnation) lateFirst(c control.Commit) bool {
+	return in.late != nil && (c.Status == control.RunFinished || slices.ContainsFunc(in.cfg.Late.Sinks, func(s sinks.Named) bool { return !s.Sink.Features().ReadBack }))
+}
+
+// lateHistory gives the late events of a partition that the journal holds.
+func (in *incarnation) lateHistory(ctx context.Context, partition int32, fn func(sinks.Rows) error) error {
+	const most = 512
+	e := sinks.NewEntries(in.cfg.RunID, partition, 0)
+	err := in.cfg.Journal.Quarantine(ctx, in.cfg.RunID, func(q partitions.Quarantined) error {
+		if q.Partition != partition || q.Reason != partitions.ReasonLate {
+			return nil
+		}
+		if e.Add(&q); e.Count < most {
+			return nil
+		}
+		rows := e.Rows
+		e = sinks.NewEntries(in.cfg.RunID, partition, rows.End())
+		return fn(rows)
+	})
+	if err != nil || e.Count == 0 {
+		return err
+	}
+	return fn(e.Rows)
 }
 
 func (in *incarnation) publishing(ctx context.Context, to *sinks.Publication, batches []sinks.Rows, do func(*sinks.Publication, context.Context, []sinks.Rows) error) error {
@@ -107,10 +161,12 @@ func (in *incarnation) journalFirst(c control.Commit) bool {
 
 // closeSinks gives the sinks up.
 func (in *incarnation) closeSinks() {
-	if in.publication == nil {
-		return
-	}
-	if err := protect(in.publication.Close); err != nil {
-		in.log.Debug("closing the sinks", "cause", err.Error())
+	for _, p := range []*sinks.Publication{in.publication, in.late} {
+		if p == nil {
+			continue
+		}
+		if err := protect(p.Close); err != nil {
+			in.log.Debug("closing the sinks", "cause", err.Error())
+		}
 	}
 }

@@ -15,17 +15,19 @@ import (
 //
 //	{"event_id":…,"key":…,"partition":0,"row":17,"run":…,"time":"2026-01-02T03:04:05Z","values":{"ema12":1.5,"ema26":null}}
 //
-// partition and row are those of the run, and together with run the row's identity. An id or a key that is not UTF-8 is {"base64":…} instead.
+// or, of a target of Entries, the text of each. partition and row are those of the run, and together with run the row's identity. An id or a key that is not UTF-8 is {"base64":…} instead.
 // It is for one goroutine.
 type JSON struct {
-	run    []byte
-	names  [][]byte // each with its quotes and colon
-	sorted []int
+	run []byte
+	// entries: rows are Entries, and have their text.
+	entries bool
+	names   [][]byte // each with its quotes and colon
+	sorted  []int
 }
 
 // NewJSON prepares the rows of a target.
 func NewJSON(t Target) *JSON {
-	j := &JSON{run: record.AppendString(nil, t.RunID)}
+	j := &JSON{run: record.AppendString(nil, t.RunID), entries: t.Entries}
 	for i, name := range t.Outputs {
 		j.names = append(j.names, append(record.AppendString(nil, name), ':'))
 		j.sorted = append(j.sorted, i)
@@ -36,6 +38,9 @@ func NewJSON(t Target) *JSON {
 
 // Append appends a row to dst.
 func (j *JSON) Append(dst []byte, partition int32, number int64, row *partitions.Row) []byte {
+	if j.entries {
+		return append(dst, row.ID...)
+	}
 	dst = append(dst, `{"event_id":`...)
 	dst = appendText(dst, row.ID)
 	dst = append(dst, `,"key":`...)

@@ -91,6 +91,8 @@ type Target struct {
 	Partitions []int32
 	// Token is the fence token of the owner, 0 where there are no leases.
 	Token uint64
+	// Entries: what is published are Entries, not rows. There are no Outputs.
+	Entries bool
 	// Revised: the last of Outputs is the number of a row's revision. Of the rows of a run with the same key and time, the one with the highest counts.
 	Revised bool
 }

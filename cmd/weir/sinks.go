@@ -24,6 +24,8 @@ type sinkFlags struct {
 	create                   bool
 	// publisher is what they and the flow come to, nil without any.
 	publisher *sinks.Publisher
+	// late is where late events go, nil without.
+	late *sinks.Publisher
 }
 
 func (o *sinkFlags) addSinks(cmd *cobra.Command) {
@@ -95,11 +97,13 @@ func (o *sinkFlags) flagSinks() (out []flow.SinkSpec) {
 
 // openSinks makes the publisher; nothing is connected before the run begins.
 func (a *app) openSinks(ctx context.Context, plan *flow.Plan, o *runOptions) error {
-	p := &sinks.Publisher{OnState: a.tellSink}
+	rows, late := &sinks.Publisher{OnState: a.tellSink}, &sinks.Publisher{OnState: a.tellSink}
+	places := map[string]string{}
 	for _, spec := range append(slices.Clone(plan.Sinks), o.flagSinks()...) {
-		if spec.Name == plan.LateSink {
-			continue
+		if other, taken := places[spec.Place()]; taken {
+			return codes.New(codes.ConfigInvalid, "the sinks %q and %q write to the same place: keep one of the two, or name another place", other, spec.Name)
 		}
+		places[spec.Place()] = spec.Name
 		if respecSink != nil {
 			spec = respecSink(spec)
 		}
@@ -110,10 +114,17 @@ func (a *app) openSinks(ctx context.Context, plan *flow.Plan, o *runOptions) err
 		if wrapSink != nil {
 			s = wrapSink(s)
 		}
-		p.Sinks = append(p.Sinks, sinks.Named{Name: spec.Name, Sink: s})
+		to := rows
+		if spec.Name == plan.LateSink {
+			to = late
+		}
+		to.Sinks = append(to.Sinks, sinks.Named{Name: spec.Name, Sink: s})
 	}
-	if len(p.Sinks) > 0 {
-		o.publisher = p
+	if len(rows.Sinks) > 0 {
+		o.publisher = rows
+	}
+	if len(late.Sinks) > 0 {
+		o.late = late
 	}
 	return nil
 }
@@ -148,7 +159,7 @@ func (a *app) joinSinks(ctx context.Context, o *runOptions, store *runStore) err
 }
 
 // publish has an engine publish to them.
-func (o *sinkFlags) publish(cfg *actors.Config) { cfg.Publisher = o.publisher }
+func (o *sinkFlags) publish(cfg *actors.Config) { cfg.Publisher, cfg.Late = o.publisher, o.late }
 
 // tellSink logs what becomes of a sink.
 func (a *app) tellSink(s sinks.State) {

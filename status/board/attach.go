@@ -19,16 +19,8 @@ func (b *Board) Attach(cfg *actors.Config, committed func(control.Commit)) {
 	chain2(&cfg.OnWithheld, b.Withheld)
 	chain2(&cfg.OnBackpressure, func(p int32, t backpressure.Transition) { b.Backpressure(p, t) })
 	chain2(&cfg.OnCheckpoint, b.Checkpoint)
-	if cfg.Publisher != nil {
-		publisher := *cfg.Publisher
-		chain(&publisher.OnState, b.Sink)
-		publisher.Sinks = make([]sinks.Named, len(cfg.Publisher.Sinks))
-		for i, s := range cfg.Publisher.Sinks {
-			b.known(s.Name)
-			publisher.Sinks[i] = sinks.Watch(s, b.Handed)
-		}
-		cfg.Publisher = &publisher
-	}
+	b.publisher(&cfg.Publisher)
+	b.publisher(&cfg.Late)
 	w := watch{b, committed}
 	if f, ok := cfg.Journal.(control.Fencer); ok {
 		cfg.Journal = fencedJournal{journal{cfg.Journal, w}, f}
@@ -42,6 +34,21 @@ func (b *Board) Attach(cfg *actors.Config, committed func(control.Commit)) {
 	fencing.Leases = leases{fencing.Leases, b}
 	chain(&fencing.OnLease, b.Lease)
 	cfg.Fencing = &fencing
+}
+
+// publisher has the sinks of a publisher tell the board.
+func (b *Board) publisher(of **sinks.Publisher) {
+	if *of == nil {
+		return
+	}
+	watched := **of
+	chain(&watched.OnState, b.Sink)
+	watched.Sinks = make([]sinks.Named, len((*of).Sinks))
+	for i, s := range (*of).Sinks {
+		b.known(s.Name)
+		watched.Sinks[i] = sinks.Watch(s, b.Handed)
+	}
+	*of = &watched
 }
 
 func chain[T any](to *func(T), then func(T)) {
