@@ -85,6 +85,10 @@ func TestUnfitTargets(t *testing.T) {
 			url = db.URL(chtest.Super)
 		}
 		s := sink(t, url, func(cfg *clickhouse.Config) { cfg.Table, cfg.Create = c.table, c.create })
+		// All of it is known beforehand, but that a database is missing.
+		if err := s.Probe(t.Context(), target(c.output)); c.code == nil && err != nil || c.code != nil && !codes.Has(err, c.code) && name != "no database" {
+			t.Errorf("%s, beforehand: %v", name, err)
+		}
 		w, err := s.Open(t.Context(), target(c.output))
 		if err == nil {
 			err = errors.Join(w.Publish(t.Context(), []sinks.Rows{rows(0, 0, 1)}), w.Close())

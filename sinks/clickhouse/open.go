@@ -28,8 +28,7 @@ func (w *writer) open(ctx context.Context) (map[int32]int64, error) {
 			}
 		}
 	}
-	w.definition = w.s.definition(w.to, "")
-	if err := w.check(ctx); err != nil {
+	if err := w.check(ctx, false); err != nil {
 		return nil, err
 	}
 	if err := w.step(ctx, "checked"); err != nil {
@@ -75,29 +74,42 @@ func (w *writer) usable(ctx context.Context) (window string, err error) {
 	return window, w.fail(ctx, "looking at the settings of tables", err)
 }
 
-// check compares the tables and the view with what is needed, and tries the right to insert.
-func (w *writer) check(ctx context.Context) error {
-	base := w.s.base
+// shape is what a table has to be: the end of its name, the column by which the engine chooses among rows, and what it is ordered by.
+type shape struct {
+	suffix, version, sorted string
+	want                    []column
+}
+
+// check compares the tables and the view with what is needed. missing says that what is not there yet is fine.
+func (w *writer) check(ctx context.Context, missing bool) error {
+	w.definition = w.s.definition(w.to, "")
 	all := columns(w.to.Outputs)
-	for _, t := range []struct {
-		name, version, sorted string
-		want                  []column
-	}{
-		{base + "_rows", "version", order(w.to), all},
-		{base + "_progress", "rows_published", "run_id, partition, fence_token", progressColumns},
-	} {
-		if err := w.checkTable(ctx, t.name, t.version, t.sorted); err != nil {
+	return w.checkAll(ctx, missing, all, shape{"_rows", "version", order(w.to), all},
+		shape{"_progress", "rows_published", "run_id, partition, fence_token", progressColumns})
+}
+
+// checkAll checks tables, tries the right to insert into each, and checks the view, which shows some columns.
+func (w *writer) checkAll(ctx context.Context, missing bool, shown []column, tables ...shape) error {
+	for _, t := range tables {
+		name := w.s.base + t.suffix
+		there, err := w.checkTable(ctx, name, t)
+		switch {
+		case err != nil:
 			return err
+		case !there && missing:
+			continue
+		case !there:
+			return codes.New(codes.SinkInvalid, "%s: there is no table %s.%s: let weir create it, or run:\n%s", w.s.name, w.s.database, name, strings.Join(w.definition, ";\n")+";")
 		}
-		if err := w.checkColumns(ctx, t.name, t.want); err != nil {
+		if err := w.checkColumns(ctx, name, t.want); err != nil {
 			return err
 		}
 		// An insert of nothing finds what this user may not.
-		if err := w.conn.Insert(ctx, w.insert(w.s.table(strings.TrimPrefix(t.name, base)), t.want, "")); err != nil {
-			return w.fail(ctx, "trying the right to insert into "+t.name, err)
+		if err := w.conn.Insert(ctx, w.insert(w.s.table(t.suffix), t.want, "")); err != nil {
+			return w.fail(ctx, "trying the right to insert into "+name, err)
 		}
 	}
-	return w.checkView(ctx, all)
+	return w.checkView(ctx, missing, shown)
 }
 
 // insert is an INSERT with every column named, so that more of them and another order do no harm.
@@ -113,9 +125,6 @@ func (w *writer) insert(table string, cols []column, token string) string {
 	return query + " FORMAT Native"
 }
 
-// statements are those of the definition, as an error shows them.
-func (w *writer) statements() string { return strings.Join(w.definition, ";\n") + ";" }
-
 func (w *writer) at(table string) string {
 	return "database = " + chclient.Quote(w.s.database) + " AND table = " + chclient.Quote(table)
 }
@@ -123,32 +132,31 @@ func (w *writer) at(table string) string {
 // replacing is the engine of a table in which the row with the highest version counts; the version is its last parameter.
 var replacing = regexp.MustCompile(`^(?:Replicated|Shared)?ReplacingMergeTree(?:\((?:'[^']*', '[^']*'(?:, )?)?(\w*)\))?(?: |$)`)
 
-func (w *writer) checkTable(ctx context.Context, table, version, sorted string) error {
+func (w *writer) checkTable(ctx context.Context, table string, want shape) (there bool, err error) {
 	name := w.s.database + "." + table
 	var engine, key, partition string
-	found := false
 	query := "SELECT engine_full, sorting_key, partition_key FROM system.tables WHERE " + strings.Replace(w.at(table), "table =", "name =", 1)
-	err := w.conn.Query(ctx, query, func(row []any) error {
-		found = true
+	err = w.conn.Query(ctx, query, func(row []any) error {
+		there = true
 		engine, key, partition = fmt.Sprint(row[0]), fmt.Sprint(row[1]), fmt.Sprint(row[2])
 		return nil
 	})
 	m := replacing.FindStringSubmatch(engine)
 	switch {
 	case err != nil:
-		return w.fail(ctx, "looking at "+name, err)
-	case !found:
-		return codes.New(codes.SinkInvalid, "%s: there is no table %s: let weir create it, or run:\n%s", w.s.name, name, w.statements())
-	case m == nil || m[1] != version:
-		return codes.New(codes.SinkInvalid, "%s: the engine of %s is %s and must be ReplacingMergeTree(%s), or rows could stand twice", w.s.name, name, short(engine), version)
-	case strings.ReplaceAll(key, "`", "") != sorted:
-		return codes.New(codes.SinkInvalid, "%s: %s is ordered by (%s) and must be by just (%s), or rows could stand twice or replace others", w.s.name, name, short(key), sorted)
-	case partition != "" && (version == "rows_published" || version == "shown"):
-		return codes.New(codes.SinkInvalid, "%s: %s has partitions (%s) and must have none: a block of it has to stand whole or not at all", w.s.name, name, short(partition))
-	case version != "" && strings.Contains(partition, version):
-		return codes.New(codes.SinkInvalid, "%s: %s has partitions by the version (%s), between which copies of a row do not merge", w.s.name, name, short(partition))
+		return false, w.fail(ctx, "looking at "+name, err)
+	case !there:
+		return false, nil
+	case m == nil || m[1] != want.version:
+		return true, codes.New(codes.SinkInvalid, "%s: the engine of %s is %s and must be ReplacingMergeTree(%s), or rows could stand twice", w.s.name, name, short(engine), want.version)
+	case strings.ReplaceAll(key, "`", "") != want.sorted:
+		return true, codes.New(codes.SinkInvalid, "%s: %s is ordered by (%s) and must be by just (%s), or rows could stand twice or replace others", w.s.name, name, short(key), want.sorted)
+	case partition != "" && want.version != "" && want.version != "version":
+		return true, codes.New(codes.SinkInvalid, "%s: %s has partitions (%s) and must have none: a block of it has to stand whole or not at all", w.s.name, name, short(partition))
+	case strings.Contains(partition, "version"):
+		return true, codes.New(codes.SinkInvalid, "%s: %s has partitions by the version (%s), between which copies of a row do not merge", w.s.name, name, short(partition))
 	}
-	return nil
+	return true, nil
 }
 
 // checkColumns compares the columns of a table with those that are needed.
@@ -180,7 +188,7 @@ func (w *writer) checkColumns(ctx context.Context, table string, want []column) 
 }
 
 // checkView looks whether the view shows what was agreed upon.
-func (w *writer) checkView(ctx context.Context, want []column) error {
+func (w *writer) checkView(ctx context.Context, missing bool, want []column) error {
 	name := w.s.database + "." + w.s.base
 	engine := ""
 	err := w.conn.Query(ctx, "SELECT engine FROM system.tables WHERE "+strings.Replace(w.at(w.s.base), "table =", "name =", 1), func(row []any) error {
@@ -195,6 +203,8 @@ func (w *writer) checkView(ctx context.Context, want []column) error {
 	switch {
 	case err != nil:
 		return w.fail(ctx, "looking at the view "+name, err)
+	case engine == "" && missing:
+		return nil
 	case engine == "":
 		return codes.New(codes.SinkInvalid, "%s: there is no view %s, by which rows are read: let weir create it, or run:\n%s;", w.s.name, name, view)
 	case engine != "View":

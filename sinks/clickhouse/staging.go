@@ -84,21 +84,8 @@ func (g *Staging) Check(ctx context.Context) error {
 			}
 		}
 		w.definition = g.Definition()
-		for _, t := range []struct {
-			suffix, version, sorted string
-			want                    []column
-		}{{"_staged", "", "run_id, artifact, row_number", stagedColumns}, {"_runs", "shown", "run_id, artifact", runColumns}} {
-			if err := w.checkTable(ctx, g.s.base+t.suffix, t.version, t.sorted); err != nil {
-				return err
-			}
-			if err := w.checkColumns(ctx, g.s.base+t.suffix, t.want); err != nil {
-				return err
-			}
-			if err := w.conn.Insert(ctx, w.insert(g.s.table(t.suffix), t.want, "")); err != nil {
-				return w.fail(ctx, "trying the right to insert into "+g.s.base+t.suffix, err)
-			}
-		}
-		return w.checkView(ctx, append([]column{{"outputs", ""}}, stagedColumns...))
+		return w.checkAll(ctx, false, append([]column{{"outputs", ""}}, stagedColumns...), shape{"_staged", "", "run_id, artifact, row_number", stagedColumns},
+			shape{"_runs", "shown", "run_id, artifact", runColumns})
 	})
 }
 
