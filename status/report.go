@@ -73,6 +73,9 @@ func (p *Partition) holds() bool { return p.Input != "FINISHED" && p.Input != "I
 // move although it has records to read, is blocked, or whose recovery is, stands in the way.
 func (r Report) Ready() (ok bool, wrong map[string]string) {
 	wrong = map[string]string{}
+	if r.Group != nil {
+		wrong["group"] = WhyNoMember + ": " + r.Group.Code
+	}
 	for _, s := range r.Runs {
 		switch {
 		case s.Phase == PhaseRunning, s.Wait == WaitLease:

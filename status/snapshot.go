@@ -22,6 +22,11 @@ type Report struct {
 	// Watermark is the merged one: the least over the runs.
 	Watermark EventTime  `json:"watermark"`
 	Runs      []Snapshot `json:"runs"`
+	// EmptySince is since when a process that tells has no run of this name: its group has given it no partition. Group is why it is no member of its
+	// group at present, since GroupSince.
+	EmptySince *time.Time `json:"empty_since,omitempty"`
+	Group      *Cause     `json:"group,omitempty"`
+	GroupSince *time.Time `json:"group_since,omitempty"`
 }
 
 // Snapshot is everything known about one run at one moment.
@@ -44,6 +49,8 @@ type Snapshot struct {
 	Release string `json:"release,omitempty"`
 	// RetryAt is the end of a back-off.
 	RetryAt *time.Time `json:"retry_at"`
+	// RevokedSince is when the group took the partition of this run from the process, which commits what it has in hand.
+	RevokedSince *time.Time `json:"revoked_since,omitempty"`
 
 	// Status is OPEN or FINISHED, as the journal has it; "" when there is no journal yet.
 	Status      string     `json:"status"`
@@ -164,8 +171,9 @@ type Published struct {
 	Seconds      float64    `json:"seconds_total"`
 	Last         *time.Time `json:"last"`
 	Retries      uint64     `json:"retries"`
-	// Lag is rows that the sink was handed, of the epoch in the making or of the journal, and that do not stand yet.
-	Lag int64 `json:"lag_rows"`
+	// Lag is rows that the sink was handed, of the epoch in the making or of the journal, and that do not stand yet; Began is when they were.
+	Lag   int64      `json:"lag_rows"`
+	Began *time.Time `json:"under_way_since,omitempty"`
 }
 
 // Source is what the run reads.

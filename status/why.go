@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/weirstream/weir/record"
 )
 
 // Reason is one thing that holds a run, or a part of it, in words.
@@ -49,6 +47,10 @@ const (
 	WhyAtRisk          = "RETENTION_AT_RISK"
 	WhyUnanswered      = "PARTITION_NOT_ANSWERED"
 	WhyLateness        = "LATENESS"
+	WhySinkSlow        = "SINK_SLOW"
+	WhyNoPartitions    = "NO_PARTITIONS"
+	WhyRebalancing     = "REBALANCING"
+	WhyNoMember        = "NO_MEMBER"
 	WhyGap             = "OPEN_GAP"
 	WhyFuture          = "RECORDS_FROM_THE_FUTURE"
 	WhyLate            = "RECORDS_LATE"
@@ -79,11 +81,28 @@ func (r Report) Why() []Reason {
 			}
 		}
 	}
+	out = append(r.ofGroup(), out...)
 	if len(out) == 0 {
 		out = waits
 	}
 	if len(out) == 0 {
 		out = append(out, Reason{Code: WhyNothing, Run: r.Run, Text: fmt.Sprintf("nothing holds the run: %d parts of it run", len(r.Runs))})
+	}
+	return out
+}
+
+// ofGroup is what concerns the process as a member of a group.
+func (r Report) ofGroup() (out []Reason) {
+	const holder = "the consumer group"
+	if c := r.Group; c != nil {
+		out = append(out, Reason{Code: WhyNoMember, Run: r.Run, Holder: holder, Since: r.GroupSince, Holds: true,
+			Text:    fmt.Sprintf("this process is no member of its group, so no partition is given to it: %s: %s", c.Code, c.bare()),
+			Release: "the membership is sought again by itself; " + firstLower(c.Cure)})
+	}
+	if r.Live && r.EmptySince != nil && r.Group == nil {
+		out = append(out, Reason{Code: WhyNoPartitions, Run: r.Run, Holder: holder, Since: r.EmptySince, Holds: true,
+			Text:    "no partition of the run is given to this process: the others have them all, or the group is sharing them out anew",
+			Release: "a process that leaves the group, or partitions that are added; more processes than partitions stand by"})
 	}
 	return out
 }
@@ -139,51 +158,6 @@ func (w *answer) nothing() {
 	w.add(Reason{Code: WhyNothing, Run: w.s.Run, Text: text})
 }
 
-// lateness tells of a run that has read everything, while its newest events wait for event time to move on. It is told when nothing else is: a log in
-// which records come all the time has such events at any moment.
-func (w *answer) lateness() bool {
-	if !w.s.Live {
-		return false
-	}
-	var waits []string
-	newest, from := NoEventTime, (*time.Time)(nil)
-	for i := range w.s.Partitions {
-		p := &w.s.Partitions[i]
-		still := p.WatermarkSince != nil && w.s.At.Sub(*p.WatermarkSince) >= silentAfter
-		if p.Input == finishedStatus || p.MaxEventTime.T == record.NoTime || p.MaxEventTime.T < p.Watermark.T || !still || unread(p) {
-			continue
-		}
-		waits = append(waits, fmt.Sprintf("%d (watermark %s, newest %s)", p.Partition, p.Watermark, p.MaxEventTime))
-		newest.T = max(newest.T, p.MaxEventTime.T)
-		if from == nil || p.WatermarkSince.After(*from) {
-			from = p.WatermarkSince
-		}
-	}
-	if len(waits) == 0 {
-		return false
-	}
-	more := ""
-	if n := len(waits) - namedPartitions; n > 0 {
-		waits, more = waits[:namedPartitions], fmt.Sprintf(" and %d more", n)
-	}
-	w.add(Reason{Code: WhyLateness, Run: w.s.Run, Holder: "the flow's lateness", Since: from, Holds: true,
-		Text: fmt.Sprintf("everything is read, and events from the watermark on wait for it in partition %s%s: it stays the flow's lateness behind the newest event, up to %s, since an older one may still come",
-			strings.Join(waits, ", "), more, newest),
-		Release: "newer events in these partitions; or the end of the input, where it has one (--once-n)"})
-	return true
-}
-
-// namedPartitions is how many partitions one sentence names.
-const namedPartitions = 3
-
-// unread says whether a partition has something to read.
-func unread(p *Partition) bool {
-	if p.Readable != nil {
-		return *p.Readable > 0
-	}
-	return p.LagSeconds != nil && *p.LagSeconds > 0
-}
-
 // run is what concerns all of it.
 func (w *answer) run() {
 	s := w.s
@@ -211,6 +185,10 @@ func (w *answer) run() {
 	case s.Wait == WaitStart:
 		w.add(Reason{Code: WhyStarting, Since: s.PhaseSince, Holds: true, Text: "the run starts: the last cut is restored and the source opened",
 			Release: "it goes on by itself; a store or a broker that does not answer would be named here once it has failed"})
+	case s.Wait == WaitEnd && s.RevokedSince != nil:
+		w.add(Reason{Code: WhyRebalancing, Holder: "the consumer group", Since: s.RevokedSince, Holds: true,
+			Text:    "the group has given the partition to another process: what is in hand is committed here, and the lease given back",
+			Release: "it goes on by itself, in that process"})
 	case s.Wait == WaitEnd:
 		w.add(Reason{Code: WhyEnding, Since: s.PhaseSince, Holds: true, Text: "the run stops what is under way: the last commit, the last checkpoint, the lease",
 			Release: "it goes on by itself"})
@@ -314,6 +292,12 @@ func (w *answer) services() {
 		w.add(Reason{Code: WhyCommitSlow, Holder: "the store", Since: s.Commit.Last, Holds: true, Text: fmt.Sprintf("the last commit took %s", seconds(s.Commit.Seconds)),
 			Release: "a faster store, or fewer results in an epoch"})
 	}
+	for _, p := range s.Published {
+		if p.Began != nil && s.At.Sub(*p.Began) >= slow && !w.down(p.Sink) {
+			w.add(Reason{Code: WhySinkSlow, Holder: p.Sink, Since: p.Began, Holds: true, Release: "the answer of the sink",
+				Text: fmt.Sprintf("%s have been under way to a sink for %s, and nothing is committed before it has them: it is slow, or does not answer", rows(p.Lag), age(s.At, p.Began))})
+		}
+	}
 	for _, sink := range s.Sinks {
 		w.add(Reason{Code: WhySink, Holder: sink.Name, Since: sink.Since, Holds: true,
 			Text: fmt.Sprintf("a sink is down, %d tries so far, and nothing is committed before it has the rows: %s", sink.Attempts, sink.Cause.Message), Release: sink.Cause.Cure})
@@ -324,6 +308,16 @@ func (w *answer) services() {
 	if c := s.Source.Unobserved; c != nil && s.Source.Outage == nil {
 		w.add(Reason{Code: WhySourceUnknown, Holder: s.Source.Name, Since: s.Source.Observed, Text: "lag is not known, since the log could not be asked how it stands: " + c.Message, Release: c.Cure})
 	}
+}
+
+// down says whether a sink is down.
+func (w *answer) down(sink string) bool {
+	for _, s := range w.s.Sinks {
+		if s.Name == sink {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *answer) partition(p *Partition) {
@@ -476,106 +470,4 @@ func (w *answer) slowest(p *Partition) (least *Partition) {
 		}
 	}
 	return least
-}
-
-// time is what holds the watermark of a partition, and by it the merged one.
-func (w *answer) time(p *Partition, name string, add func(Reason)) {
-	if p.Input == "FINISHED" {
-		return
-	}
-	stale := w.stale(p, name, add)
-	holder := w.holds(p)
-	if g := p.Gap; g != nil && g.At.T != record.NoTime && p.Watermark.T >= g.At.T {
-		key := "one key"
-		if g.Key != "" {
-			key = fmt.Sprintf("key %q", g.Key)
-		}
-		more := ""
-		if g.Open > 1 {
-			more = fmt.Sprintf(", and %d more gaps are open", g.Open-1)
-		}
-		add(Reason{Code: WhyGap, Since: g.Since, Holds: true, Release: "the missing events, a recorded decision to close the gap, or event time that moves on by the flow's gap hold",
-			Text: fmt.Sprintf("%s waits at %s for an event that is known to be missing: numbers %d to %d of %s%s", name, p.Watermark, g.First, g.Last, key, more)})
-		return
-	}
-	if p.Input == "IDLE" {
-		add(Reason{Code: WhyIdle, Since: p.InputSince, Text: fmt.Sprintf("%s is confirmed idle and left out of the merged watermark", name), Release: "its next record"})
-		return
-	}
-	if !holder || stale || p.Blocked != nil || p.Hold != nil || p.Unobserved != nil {
-		return
-	}
-	w.silent(p, name, add)
-}
-
-// stale tells of records that come and move nothing.
-func (w *answer) stale(p *Partition, name string, add func(Reason)) (told bool) {
-	for _, a := range p.Aside {
-		if a.Stale == 0 || p.WatermarkSince != nil && a.Since != nil && w.s.At.Sub(*a.Since) < staleAfter {
-			continue
-		}
-		switch a.Reason {
-		case "FUTURE":
-			add(Reason{Code: WhyFuture, Since: a.Since, Holds: true, Release: "records of the present; or a flow with another max_future_skew, if the clocks of the producers are right",
-				Text: fmt.Sprintf("%s has set aside %d records from the future since its watermark moved last, to %s: they move no watermark", name, a.Stale, p.Watermark)})
-			told = true
-		case "LATE":
-			add(Reason{Code: WhyLate, Since: a.Since, Holds: true, Release: "records that are newer than the watermark; one record with a time far ahead may have moved it there",
-				Text: fmt.Sprintf("%s has set aside %d records as late since its watermark moved last, to %s", name, a.Stale, p.Watermark)})
-			told = true
-		}
-	}
-	return told
-}
-
-// staleAfter is how long records have to be set aside, with nothing else moving the watermark, before that is called a stall.
-const staleAfter = 10 * time.Second
-
-// silentAfter is how long a partition holds the merged watermark, with others ahead, before that is told.
-const silentAfter = 5 * time.Second
-
-// silent tells of a partition that holds the merged watermark because nothing comes, or because it is behind.
-func (w *answer) silent(p *Partition, name string, add func(Reason)) {
-	ahead, furthest := false, record.NoTime
-	for _, q := range w.peers {
-		if q.Partition != p.Partition && q.Input != "FINISHED" && q.Watermark.T > p.Watermark.T {
-			ahead, furthest = true, max(furthest, q.Watermark.T)
-		}
-	}
-	if !ahead {
-		return
-	}
-	from := p.WatermarkSince
-	if from != nil && w.s.At.Sub(*from) < silentAfter {
-		return
-	}
-	switch {
-	case unread(p):
-		add(Reason{Code: WhyBehind, Since: from, Holds: true, Release: "reading on; the others wait for it",
-			Text: fmt.Sprintf("%s holds the merged watermark at %s: it is behind in event time, with %s to read; the furthest is at %s", name, p.Watermark, records(p.Readable), EventTime{furthest})})
-	case p.MaxEventTime.T == record.NoTime && p.Watermark.T == record.NoTime:
-		add(Reason{Code: WhyNeverRead, Since: from, Holds: true, Release: w.silentRelease(),
-			Text: fmt.Sprintf("%s holds the merged watermark: it has had no event yet; the furthest is at %s", name, EventTime{furthest})})
-	default:
-		add(Reason{Code: WhySilent, Since: from, Holds: true, Release: w.silentRelease(),
-			Text: fmt.Sprintf("%s holds the merged watermark at %s: no event has moved it for %s; the furthest is at %s", name, p.Watermark, age(w.s.At, from), EventTime{furthest})})
-	}
-}
-
-// silentRelease is what ends a silence. The store alone does not tell a silent partition from one that its process has blocked.
-func (w *answer) silentRelease() string {
-	const ends = "its next record; or a recorded decision that it is idle: `weir idle confirm`, or the flow's idle policy"
-	if !w.s.Live && w.s.Lease.State != LeaseFree {
-		return "first ask the process with --url whether the partition is blocked; if it is not: " + ends
-	}
-	return ends
-}
-
-func (w *answer) holds(p *Partition) bool {
-	for _, h := range w.s.Holders {
-		if h == p.Partition {
-			return true
-		}
-	}
-	return false
 }

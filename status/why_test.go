@@ -124,6 +124,50 @@ var planted = []struct {
 	}, "FENCE_REGRESSION", "partition 1", ago(time.Minute), ptr(int32(1)), "measured 9, threshold 4", "RAISE_FENCE"},
 	{"log start beyond the journal, not noticed yet", func(s *Snapshot) { s.Partitions[0].Start = ptr("150") },
 		WhyRetention, "the retention of the source", nil, ptr(int32(0)), "needs position 100 next, and the log begins at 150", "--accept-gap"},
+	{"retention at risk", func(s *Snapshot) {
+		p := &s.Partitions[1]
+		lagging(p, 500)
+		p.Queue.WindowRecords = 0
+		p.Risk = &Risk{Since: ago(2 * time.Minute), LostAt: ptr(start.Add(20 * time.Minute)), Left: ptr(int64(100)), Removed: ptr(2.5), Read: ptr(0.5), Step: ptr(int64(30))}
+	}, WhyAtRisk, "the retention of the source", ago(2 * time.Minute), ptr(int32(1)),
+		"100 positions are left before 100, the log removes 2.5 a second (at most 30 at once), and the run reads 0.5; records are lost from about 2027-01-15T08:20:00Z on, in 20m0s", "retention.ms"},
+	{"retention of a stream at risk", func(s *Snapshot) {
+		s.Partitions[1].Risk = &Risk{Since: ago(time.Minute), LostAt: ptr(start.Add(time.Hour)), Age: ptr(82800.0), Kept: ptr(86400.0)}
+	}, WhyAtRisk, "the retention of the source", ago(time.Minute), ptr(int32(1)), "came 23h0m0s ago, and records are kept for 24h0m0s", "the stream's retention"},
+	{"partition without a leader", func(s *Snapshot) {
+		p := &s.Partitions[0]
+		p.WatermarkSince = ago(time.Minute)
+		p.Unobserved, p.UnobservedSince = causeOf(codes.BrokerUnreachable, "topic ticks partition 0 has no leader"), ago(40*time.Second)
+	}, WhyUnanswered, "partition 0", ago(40 * time.Second), ptr(int32(0)), "BROKER_UNREACHABLE: topic ticks partition 0 has no leader", "has to come back"},
+	{"shard behind the end of its stream", func(s *Snapshot) {
+		for i := range s.Partitions {
+			p := &s.Partitions[i]
+			p.LagRecords, p.Readable, p.Start, p.Stable, p.End = nil, nil, nil, nil, nil
+		}
+		s.Partitions[2].LagSeconds = ptr(90.0)
+	}, WhyCatchingUp, "partition 2", ago(time.Second), ptr(int32(2)), "1m30s behind the end of its log", "reading on"},
+	{"short log that lateness holds back", func(s *Snapshot) {
+		for i := range s.Partitions {
+			s.Partitions[i].Watermark, s.Partitions[i].WatermarkSince = s.Watermark, ago(time.Duration(10+i)*time.Second)
+		}
+	}, WhyLateness, "the flow's lateness", ago(10 * time.Second), nil, "everything is read, and events from the watermark on wait for it in partition 0 (watermark 2026-01-05T14:00:00Z, newest 2026-01-05T14:00:09Z), 1 (", "--once-n"},
+	{"sink down", func(s *Snapshot) {
+		s.Sinks = []Sink{{Name: "results", Cause: causeOf(codes.SinkUnavailable, "connection refused"), Since: ago(25 * time.Second), Attempts: 7}}
+	}, WhySink, "results", ago(25 * time.Second), nil, "7 tries so far", "publishing goes on by itself"},
+	{"slow sink", func(s *Snapshot) {
+		s.Published = []Published{{Sink: "results", Lag: 40, Began: ago(15 * time.Second)}, {Sink: "quick"}}
+	},
+		WhySinkSlow, "results", ago(15 * time.Second), nil, "40 rows have been under way to a sink for 15s", "the answer of the sink"},
+	{"group rebalancing", func(s *Snapshot) {
+		s.Phase, s.Wait, s.PhaseSince, s.RevokedSince = PhaseWaiting, WaitEnd, ago(3*time.Second), ago(4*time.Second)
+	}, WhyRebalancing, "the consumer group", ago(4 * time.Second), nil, "given the partition to another process", "by itself"},
+	{"process paused", func(s *Snapshot) {
+		s.Partitions[1].State = Paused
+		s.Partitions[1].Pressure = Pressure{State: "PROCESS_PAUSED", Reason: "BUFFER_FULL", Measured: 9000, Threshold: 8192, Since: ago(8 * time.Second), Release: "when the process buffer is at or below 4096 records"}
+	}, "BUFFER_FULL", "partition 1", ago(8 * time.Second), ptr(int32(1)), "is not read, PROCESS_PAUSED: measured 9000, threshold 8192", "at or below 4096"},
+	{"store down", func(s *Snapshot) {
+		failed(s, codes.StoreUnavailable, "run/coordinator", "127.0.0.1:5432: connection refused")
+	}, "STORE_UNAVAILABLE", "run/coordinator", ago(2 * time.Second), nil, "connection refused", "it tries again by itself"},
 	{"slow store, a commit under way", func(s *Snapshot) { s.Commit.Began = ago(12 * time.Second) },
 		WhyCommitSlow, "the store", ago(12 * time.Second), nil, "under way for 12s", "the answer of the store"},
 	{"slow store, commits that take long", func(s *Snapshot) { s.Commit.Seconds = 4 },
@@ -306,12 +350,34 @@ func TestWhyOfPartitionsApart(t *testing.T) {
 	}
 }
 
+// A process without partitions, and one that its group has put out, say so: nothing runs there, and that is what holds.
+func TestWhyOfAMember(t *testing.T) {
+	t.Parallel()
+	r := Report{Run: "ticks-1", Live: true, EmptySince: ago(time.Minute)}
+	reasons := r.Why()
+	if len(reasons) != 1 || reasons[0].Code != WhyNoPartitions || reasons[0].Holder != "the consumer group" || !reasons[0].Since.Equal(*ago(time.Minute)) || !strings.Contains(reasons[0].Release, "leaves the group") {
+		t.Errorf("%+v", reasons)
+	}
+	r.Group, r.GroupSince = causeOf(codes.BrokerUnreachable, "connection refused"), ago(30*time.Second)
+	reasons = r.Why()
+	if len(reasons) != 1 || reasons[0].Code != WhyNoMember || !reasons[0].Since.Equal(*ago(30 * time.Second)) || !strings.Contains(reasons[0].Text, "BROKER_UNREACHABLE: connection refused") {
+		t.Errorf("%+v", reasons)
+	}
+	if ok, _ := r.Ready(); ok {
+		t.Error("a process that is out of its group is ready")
+	}
+	r.Live, r.Group = false, nil
+	if reasons := r.Why(); len(reasons) != 1 || reasons[0].Code != WhyNothing {
+		t.Errorf("of a store: %+v", reasons)
+	}
+}
+
 func TestReady(t *testing.T) {
 	t.Parallel()
 	unready := map[string]bool{}
 	for _, name := range []string{"full disk, met by a commit", "lost lease", "records deleted under the journal", "topic recreated", "fence regression, told by backpressure",
 		"dead broker", "wrong password of the broker", "wrong password of the store", "blocked after repeated panic", "restart back-off", "starting", "finished",
-		"stopped in good order", "stuck for no known reason", "a partition that lost records"} {
+		"stopped in good order", "stuck for no known reason", "a partition that lost records", "partition without a leader", "group rebalancing", "store down"} {
 		unready[name] = true
 	}
 	for _, c := range planted {

@@ -110,6 +110,13 @@ func records(n *int64) string {
 	return fmt.Sprintf("%d records", *n)
 }
 
+func rows(n int64) string {
+	if n == 1 {
+		return "1 row"
+	}
+	return fmt.Sprintf("%d rows", n)
+}
+
 // before compares two positions written as decimals; false when one is none.
 func before(a, b string) bool {
 	x, errA := record.ParsePosition(a)

@@ -100,6 +100,7 @@ func (w *alarm) tell(shard int32, behind, keeps time.Duration) {
 			level = i + 1
 		}
 	}
+	w.app.watch.atRisk(group.RunID(w.run, shard), shard, level > 0, behind, keeps)
 	before := w.told[shard]
 	w.told[shard] = level
 	switch {

@@ -14,6 +14,7 @@ import (
 	"github.com/weirstream/weir/metrics/expose"
 	"github.com/weirstream/weir/server"
 	"github.com/weirstream/weir/sources"
+	"github.com/weirstream/weir/status"
 	"github.com/weirstream/weir/status/board"
 )
 
@@ -160,6 +161,30 @@ func (w *watching) outage(cause error) {
 	}
 }
 
+// troubled tells that this process is no member of its group, or with nil that it is.
+func (w *watching) troubled(cause error) {
+	if w != nil {
+		w.set.Group(cause)
+	}
+}
+
+// atRisk tells the board of a partition that its oldest record that is not done comes near the end of the retention, or does not any more.
+func (w *watching) atRisk(runID string, partition int32, is bool, age, kept time.Duration) {
+	if w == nil {
+		return
+	}
+	var risk *status.Risk
+	if is {
+		a, k := age.Seconds(), kept.Seconds()
+		risk = &status.Risk{Age: &a, Kept: &k}
+	}
+	w.set.Each(func(b *board.Board) {
+		if b.Run() == runID {
+			b.AtRisk(partition, risk, kept-age)
+		}
+	})
+}
+
 // observing asks how the log stands, until the returned function is called.
 func (w *watching) observing(ctx context.Context, source sources.Source) (stop func()) {
 	by, ok := source.(sources.Observer)
@@ -212,6 +237,8 @@ func (w *watching) partitions(tell func(group.Change), boards *boards) func(grou
 			switch c.Phase {
 			case group.Waiting:
 				b.Again(c.Cause, c.Pause)
+			case group.Draining:
+				b.Revoked()
 			case group.Absent:
 				w.set.Remove(b)
 			}

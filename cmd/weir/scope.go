@@ -103,6 +103,9 @@ func (a *app) sharing(source sources.Source, o runOptions) (group.Assigner, comm
 		return nil, nil, codes.New(codes.Internal, "the source has no consumer group")
 	}
 	members, err := log.Group(kafka.GroupConfig{Group: o.group, Session: o.session, OnTrouble: func(cause error) {
+		if a.watch.troubled(cause); cause == nil {
+			return
+		}
 		a.notice("weir: group %s: the membership was lost, and is sought again: %s\n", printable(o.group), printable(cause.Error()))
 	}})
 	if err != nil {

@@ -130,7 +130,7 @@ func known(all []control.RunInfo) string {
 
 func storedSnapshot(ctx context.Context, store control.ControlStore, info control.RunInfo, at time.Time) (status.Snapshot, error) {
 	s := status.Snapshot{
-		Run: info.Header.RunID, Flow: info.Header.Fingerprint, At: at, Phase: status.PhaseStopped, Lease: status.Lease{State: status.LeaseFree},
+		Run: info.Header.RunID, Flow: info.Header.Fingerprint, At: at, Phase: status.PhaseNotOwned, Lease: status.Lease{State: status.LeaseFree},
 		Watermark: status.NoEventTime, Holders: []int32{}, Partitions: []status.Partition{}, Failures: []status.Failure{},
 		Source: status.Source{Name: info.Header.Source}, Commit: status.Commit{Last: instant(info.Committed)},
 	}
@@ -161,7 +161,7 @@ func storedSnapshot(ctx context.Context, store control.ControlStore, info contro
 	if ok {
 		s.Lease.Token, s.Lease.Until = uint64(lease.Token), instant(lease.Until)
 		if lease.Valid {
-			s.Phase, s.Lease.State, s.Lease.Holder = status.PhaseRunning, status.LeaseOthers, lease.Owner
+			s.Phase, s.Lease.State, s.Lease.Holder = status.PhaseOwned, status.LeaseOthers, lease.Owner
 		}
 	}
 	for _, n := range info.Header.Partitions {
@@ -265,10 +265,6 @@ func (a *app) showStream(r status.Report, s *status.Snapshot, whole bool) {
 	switch {
 	case s.Status == string(control.RunFinished):
 		phase = s.Status
-	case !r.Live && s.Lease.State == status.LeaseOthers:
-		phase = "OWNED"
-	case !r.Live:
-		phase = "NOT OWNED"
 	case s.Wait != "":
 		phase += " for " + string(s.Wait)
 	}
@@ -320,8 +316,14 @@ func noteOf(s *status.Snapshot, p *status.Partition) string {
 	if p.Blocked != nil {
 		notes = append(notes, "blocked: "+p.Blocked.Code)
 	}
+	if p.Unobserved != nil {
+		notes = append(notes, "not answered for: "+p.Unobserved.Code)
+	}
 	if p.Hold != nil {
 		notes = append(notes, p.Hold.Reason)
+	}
+	if p.Risk != nil {
+		notes = append(notes, risk(s.At, p.Risk))
 	}
 	if p.Gap != nil {
 		notes = append(notes, count(p.Gap.Open, "open gap"))
@@ -336,6 +338,18 @@ func noteOf(s *status.Snapshot, p *status.Partition) string {
 		notes = append(notes, "holds the watermark")
 	}
 	return strings.Join(notes, ", ")
+}
+
+// risk is a loss that is foreseen, in a few words.
+func risk(now time.Time, r *status.Risk) string {
+	words := status.WhyAtRisk
+	if r.Left != nil {
+		words += fmt.Sprintf(" (%d left)", *r.Left)
+	}
+	if r.LostAt == nil {
+		return words + " with the next removal"
+	}
+	return words + " in " + status.Age(r.LostAt.Sub(now))
 }
 
 func dash(s string) string {

@@ -49,7 +49,7 @@ type GroupConfig struct {
 	Refresh time.Duration
 	// Commit is how often the group's offsets are written. Defaults to 1 s.
 	Commit time.Duration
-	// OnTrouble is told when the membership was lost and is sought again, with the cause; once until it is found. Calls do not overlap.
+	// OnTrouble is told when the membership was lost and is sought again, with the cause, and then with nil once it is found. Calls do not overlap.
 	OnTrouble func(cause error)
 }
 
@@ -216,8 +216,14 @@ func (g *Group) refusal(err error) error {
 
 func (g *Group) assigned(h sources.Handler, partitions []int32) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	found := g.troubled
 	g.troubled = false
+	g.mu.Unlock()
+	if found {
+		g.cfg.OnTrouble(nil)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.leaving || len(partitions) == 0 {
 		return
 	}

@@ -368,8 +368,11 @@ func TestGroupPutOut(t *testing.T) {
 	o.counts(2, map[string]int{"": 2})
 	o.counts(2, map[string]int{"a": 2})
 	a.leave(t)
-	if err := <-told; !errors.Is(err, kerr.UnknownMemberID) || len(told) != 0 {
+	if err := <-told; !errors.Is(err, kerr.UnknownMemberID) || len(told) != 1 {
 		t.Errorf("told %v, and %d more", err, len(told))
+	}
+	if err := <-told; err != nil {
+		t.Errorf("once it is found: %v", err)
 	}
 }
 

@@ -47,6 +47,7 @@ type Board struct {
 	cause      *status.Cause
 	release    string
 	retryAt    time.Time
+	revoked    time.Time
 	lease      status.Lease
 	standing   bool
 
@@ -77,6 +78,9 @@ func New(cfg Config) *Board {
 	b.set(status.PhaseWaiting, status.WaitStart, cfg.Now())
 	return b
 }
+
+// Run is the id of the run.
+func (b *Board) Run() string { return b.cfg.Run }
 
 // set is a new phase; one that stands already keeps its time.
 func (b *Board) set(p status.Phase, w status.Wait, at time.Time) {
@@ -191,6 +195,13 @@ func (b *Board) Again(err error, pause time.Duration) {
 	at := b.cfg.Now()
 	b.cause, b.retryAt = status.CauseOf(err), at.Add(pause)
 	b.set(status.PhaseWaiting, status.WaitBackoff, at)
+}
+
+// Revoked says that the group has taken the partition of this run away: what is in hand is committed.
+func (b *Board) Revoked() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.revoked = b.cfg.Now()
 }
 
 // Lease takes what actors.Fencing.OnLease tells.

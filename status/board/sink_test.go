@@ -84,6 +84,10 @@ func TestWhatSinksArePublished(t *testing.T) {
 		s := b.Snapshot()
 		got := s.Published[0]
 		got.Last = nil
+		if begun := step.handed.Rows > 0 && !step.handed.Done && step.handed.Err == nil; (got.Began != nil) != begun {
+			t.Errorf("step %d: under way since %v", i, got.Began)
+		}
+		got.Began = nil
 		if got != step.want || len(s.Sinks) != step.down {
 			t.Errorf("step %d: %+v, %d down; want %+v, %d", i, got, len(s.Sinks), step.want, step.down)
 		}

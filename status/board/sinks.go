@@ -25,6 +25,10 @@ func (b *Board) Handed(h sinks.Handed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.target(h.Sink)
+	if p.Began = nil; !h.Opening && !h.Done && h.Err == nil && h.Rows > 0 {
+		began := b.cfg.Now()
+		p.Began = &began
+	}
 	switch at := b.cfg.Now(); {
 	case h.Err != nil:
 		if c := codes.Of(h.Err); c == nil || c.Verdict != codes.Retry {

@@ -22,7 +22,7 @@ func (b *Board) Snapshot() status.Snapshot {
 	at := b.cfg.Now()
 	s := status.Snapshot{
 		Run: b.cfg.Run, Flow: b.cfg.Flow, At: at, Live: true, Owner: b.cfg.Owner, Lease: b.lease,
-		Phase: b.phase, Wait: b.wait, PhaseSince: moment(b.phaseSince), Cause: b.cause, Release: b.release, RetryAt: moment(b.retryAt),
+		Phase: b.phase, Wait: b.wait, PhaseSince: moment(b.phaseSince), Cause: b.cause, Release: b.release, RetryAt: moment(b.retryAt), RevokedSince: moment(b.revoked),
 		Status: b.runStatus, Incarnation: b.incarnation, Restarts: b.restarts, Epoch: b.epoch, Commit: b.commit, Checkpoint: b.checkpoint, Source: b.source, Sinks: slices.Clone(b.sinks), Published: slices.Clone(b.published),
 		Watermark: status.EventTime{T: b.watermark}, Holders: []int32{}, Partitions: []status.Partition{}, Failures: b.failures(),
 	}
@@ -81,6 +81,9 @@ type Set struct {
 
 	mu     sync.Mutex
 	boards []*Board
+	empty  time.Time
+	group  *status.Cause
+	since  time.Time // of group
 }
 
 // NewSet makes an empty set; now defaults to time.Now.
@@ -88,14 +91,14 @@ func NewSet(run string, now func() time.Time) *Set {
 	if now == nil {
 		now = time.Now
 	}
-	return &Set{run: run, now: now}
+	return &Set{run: run, now: now, empty: now()}
 }
 
 // Add takes a board in, in the place of one of the same run.
 func (s *Set) Add(b *Board) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.remove(b.cfg.Run)
+	s.remove(func(x *Board) bool { return x.cfg.Run == b.cfg.Run })
 	s.boards = append(s.boards, b)
 }
 
@@ -103,19 +106,37 @@ func (s *Set) Add(b *Board) {
 func (s *Set) Remove(b *Board) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.boards = slices.DeleteFunc(s.boards, func(x *Board) bool { return x == b })
+	s.remove(func(x *Board) bool { return x == b })
 }
 
-func (s *Set) remove(run string) {
-	s.boards = slices.DeleteFunc(s.boards, func(x *Board) bool { return x.cfg.Run == run })
+func (s *Set) remove(which func(*Board) bool) {
+	if s.boards = slices.DeleteFunc(s.boards, which); len(s.boards) == 0 {
+		s.empty = s.now()
+	}
+}
+
+// Group says why the process is no member of its group at present, or with nil that it is.
+func (s *Set) Group(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cause != nil && s.group == nil {
+		s.since = s.now()
+	}
+	s.group = status.CauseOf(cause)
 }
 
 // Report is the set at this moment, with its parts in the order of their run ids and the least of their watermarks.
 func (s *Set) Report() status.Report {
 	s.mu.Lock()
 	boards := slices.Clone(s.boards)
-	s.mu.Unlock()
 	r := status.Report{Format: status.Format, Run: s.run, At: s.now(), Live: true, Runs: []status.Snapshot{}}
+	if len(boards) == 0 {
+		r.EmptySince = moment(s.empty)
+	}
+	if r.Group = s.group; s.group != nil {
+		r.GroupSince = moment(s.since)
+	}
+	s.mu.Unlock()
 	for _, b := range boards {
 		r.Runs = append(r.Runs, b.Snapshot())
 	}
