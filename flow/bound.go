@@ -22,6 +22,8 @@ const (
 	BytesPerKey = 160
 	// BytesPerNode is the reference to the state of one node of one key.
 	BytesPerNode = 16
+	// BytesPerIndexed is the place of one record in the index by which a revision finds its event, and the number of its revision.
+	BytesPerIndexed = 96
 	// BytesPerPast is what one record that is kept for revisions needs beyond a waiting one: its place in the history of its partition and its key.
 	// BytesPerNumber is the number of a row that was published again, in the table and in the next cut.
 	BytesPerPast   = 32
@@ -101,6 +103,10 @@ func (b *Bound) addWaiting(p *Plan) {
 	each := BytesPerReorder + 3*AssumedIDBytes + BytesPerInput*len(p.Inputs)
 	assumes := fmt.Sprintf("limits.reorder records accepted and not yet released, with ids of %d bytes and %s, and their share of the next cut",
 		AssumedIDBytes, plural(len(p.Inputs), "input"))
+	if p.RevisionField != "" {
+		each += BytesPerIndexed
+		assumes += "; its place in the index that a revision asks"
+	}
 	if p.SequenceField != "" {
 		each += BytesPerGap
 		assumes += "; before each an open gap"

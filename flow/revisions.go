@@ -23,6 +23,7 @@ func (c *compiler) revisions(n *node) {
 	}
 	h := c.need(n, "revisions", "horizon", revisionsExample)
 	if h == nil {
+		p.RevisionHorizon = 1 // so that limits.history is not reported too
 		return
 	}
 	p.RevisionHorizon = c.duration(h, "revisions.horizon", 1, maxDuration)
@@ -74,7 +75,7 @@ func (b *Bound) addHistory(p *Plan) {
 	if p.RevisionHorizon == 0 {
 		return
 	}
-	each := BytesPerReorder + BytesPerPast + BytesPerNumber + 3*AssumedIDBytes + BytesPerInput*len(p.Inputs)
+	each := BytesPerReorder + BytesPerIndexed + BytesPerPast + BytesPerNumber + 3*AssumedIDBytes + BytesPerInput*len(p.Inputs)
 	b.add("kept for revisions", p.Limits.History, each, fmt.Sprintf("limits.history records behind the watermark, with ids of %d bytes and %s, and their share of the next cut",
 		AssumedIDBytes, plural(len(p.Inputs), "input")))
 }

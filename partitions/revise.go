@@ -64,7 +64,7 @@ func (m *Machine) tooLate() string {
 	x, w := m.read, m.wm.Watermark()
 	switch {
 	case x.at >= m.kept():
-		return fmt.Sprintf("revision %d of an event that came late, with another event time, or waits behind a held key", x.revision)
+		return fmt.Sprintf("revision %d of an event that came late, or with another event time", x.revision)
 	case m.past != nil:
 		return fmt.Sprintf("revision %d of an event that is decided: its event time is %s older than the watermark %s, further than revisions.horizon; results of key %q from %s on stand without it",
 			x.revision, distance(x.at, w), w, x.key, x.at)

@@ -3,6 +3,7 @@ package partitions
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -214,5 +215,60 @@ func TestACutOfAnOpenIntervalOfAnOlderVersionIsRefused(t *testing.T) {
 	_, err := Restore(newer, 0, h.load)
 	if !codes.Has(err, codes.RunMismatch) || !strings.Contains(err.Error(), "new run id") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What is kept for revisions stays within the bound that is printed before a run, with the index, every record revised and every result published
+// again, and with the delta of the cut.
+func TestMemoryOfHistory(t *testing.T) {
+	const keys, each = 4_000, 10
+	plan := planOf(t, "dedupe: {horizon: 1h}\nrevision: rev\nrevisions: {horizon: 1h}\n"+emaFlow)
+	bound := boundOf(t, plan, "kept for revisions")*keys*each + boundOf(t, plan, "keys")*keys + boundOf(t, plan, "event ids")*keys*each
+	heap := func() int {
+		runtime.GC()
+		var mem runtime.MemStats
+		runtime.ReadMemStats(&mem)
+		return int(mem.HeapAlloc)
+	}
+	before := heap()
+	m := New(plan, 0)
+	var eff Effects
+	next := int64(0)
+	var batch record.Batch
+	deliver := func(revision, count int) {
+		batch.Records = batch.Records[:0]
+		for i := range count {
+			value := fmt.Appendf(nil, `{"id":"%064d","key":"%064d","at":%d,"x":%d,"rev":%d}`, i, i%keys, 1000+i, i*revision, revision)
+			batch.Records = append(batch.Records, record.Record{Position: record.Offset(next), Arrival: record.NoTime, Value: value})
+			next++
+		}
+		batch.Next = record.Offset(next)
+		if err := m.Step(Deliver{Batch: &batch}, &eff); err != nil {
+			t.Fatal(err)
+		}
+		eff = Effects{}
+	}
+	deliver(0, keys*each+1)
+	deliver(1, keys*each)
+	batch = record.Batch{}
+	cut := m.Cut()
+	if got := heap() - before; m.waiting.kept() != keys*each || len(m.waiting.numbers) != keys*each || got > bound {
+		t.Errorf("%d bytes for %d records that are kept, the bound says %d", got, m.waiting.kept(), bound)
+	} else {
+		t.Logf("%d bytes a record, the bound says %d", got/keys/each, bound/keys/each)
+	}
+	runtime.KeepAlive(cut)
+	runtime.KeepAlive(m)
+}
+
+// BenchmarkRevisions is BenchmarkMachine of a flow without revisions, of one that takes them in while an event waits, and of one that keeps ten seconds
+// for them. None comes.
+func BenchmarkRevisions(b *testing.B) {
+	for _, c := range []struct{ name, text string }{{"none", ""}, {"waiting", "revision: rev\n"}, {"kept", "revision: rev\nrevisions: {horizon: 10s}\n"}} {
+		b.Run(c.name, func(b *testing.B) {
+			plan := parsePlan(b, fmt.Sprintf(benchFlow, "1m")+c.text)
+			plan.Limits.IDs = 0
+			benchMachine(b, New(plan, 0), benchTicks(300, 100))
+		})
 	}
 }
