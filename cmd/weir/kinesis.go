@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,8 +28,8 @@ func (o *streamFlags) addStream(cmd *cobra.Command, stream string) {
 }
 
 // open makes the stream's client and the stream.
-func (o *streamFlags) open(ctx context.Context, change func(*kinesis.Config)) (*kinesis.Stream, error) {
-	client, err := kinesis.Connect(ctx, kinesis.Connection{Region: o.region, Endpoint: o.endpoint})
+func (o *streamFlags) open(ctx context.Context, log *slog.Logger, change func(*kinesis.Config)) (*kinesis.Stream, error) {
+	client, err := kinesis.Connect(ctx, kinesis.Connection{Region: o.region, Endpoint: o.endpoint, Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (o *runOptions) checkKinesis() error {
 
 // streamed runs a flow over a stream: the shards that this process gets, or with a number of records all of them in one engine.
 func (a *app) streamed(ctx context.Context, plan *flow.Plan, o runOptions, store *runStore, faults *failpoints) error {
-	bare, err := o.open(ctx, nil)
+	bare, err := o.open(ctx, a.log, nil)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (a *app) streamed(ctx context.Context, plan *flow.Plan, o runOptions, store
 	if err != nil {
 		return err
 	}
-	stream, err := o.open(ctx, func(c *kinesis.Config) {
+	stream, err := o.open(ctx, a.log, func(c *kinesis.Config) {
 		c.StartAt, c.AcceptGap, c.FanOut, c.Logger = begin.at(), o.acceptGap, o.fanOut, a.log
 		c.OnThrottle = func(shard int32, pause time.Duration) {
 			a.log.Info("kinesis throttles; that is normal", "shard", shard, "pause", pause)
@@ -123,6 +124,7 @@ func (a *app) streamed(ctx context.Context, plan *flow.Plan, o runOptions, store
 // shared works on the shards that this process gets, until it is told to stop.
 func (a *app) shared(ctx context.Context, plan *flow.Plan, stream *kinesis.Stream, begin *startDoc, o runOptions, store *runStore, faults *failpoints) error {
 	a.watch.apart()
+	defer a.watch.observing(ctx, stream)()
 	if err := a.printBound(ctx, plan, stream); err != nil {
 		return err
 	}

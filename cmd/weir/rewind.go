@@ -51,7 +51,7 @@ func (a *app) rewindCommand() *cobra.Command {
 		if err := o.check(args[0]); err != nil {
 			return err
 		}
-		stream, err := o.open(ctx, nil)
+		stream, err := o.open(ctx, a.log, nil)
 		if err != nil {
 			return err
 		}

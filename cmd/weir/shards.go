@@ -47,7 +47,7 @@ func (a *app) shardsCommand() *cobra.Command {
 		if o.kinesis == "" {
 			return usagef("--kinesis is missing: name the stream that the run reads")
 		}
-		stream, err := o.open(ctx, nil)
+		stream, err := o.open(ctx, a.log, nil)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ package kinesis
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"time"
 
@@ -43,6 +44,8 @@ type Config struct {
 	Buffer int
 	// CallTimeout bounds one call, StallTimeout how long Kinesis may take nothing while something waits. Default to 10 s and 30 s.
 	CallTimeout, StallTimeout time.Duration
+	// OnTrouble is told when Kinesis takes nothing for now, before it is tried again, once until it takes something. Defaults to none.
+	OnTrouble func(cause error)
 }
 
 // Producer writes to a stream. As the port says, it is used by one goroutine.
@@ -123,6 +126,8 @@ func (p *Producer) send(ctx context.Context) error {
 			return p.explain(err)
 		case time.Now().After(stalled):
 			return p.explain(err)
+		case failures == 1 && p.cfg.OnTrouble != nil:
+			p.cfg.OnTrouble(err)
 		}
 		timer := time.NewTimer(min(100*time.Millisecond<<min(failures-1, 6), 5*time.Second))
 		select {
@@ -192,6 +197,10 @@ func (p *Producer) fill() {
 // passes says whether an error may be gone the next time.
 func passes(err error) bool {
 	var api smithy.APIError
+	var dns *net.DNSError
+	if errors.As(err, &dns) && dns.IsNotFound {
+		return false // a region that is none
+	}
 	if !errors.As(err, &api) {
 		return !strings.Contains(err.Error(), "credentials")
 	}
@@ -203,16 +212,21 @@ func passes(err error) bool {
 	return false
 }
 
+func (p *Producer) region() string { return p.cfg.Client.Options().Region }
+
 func (p *Producer) explain(err error) error {
 	var missing *types.ResourceNotFoundException
 	var api smithy.APIError
+	var dns *net.DNSError
 	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return codes.New(codes.SourceFailure, "no host %s is known, which would be Kinesis in region %q: name the stream's region with --region or AWS_REGION, or give this machine a way to resolve names: %w", dns.Name, p.region(), err)
 	case errors.As(err, &missing):
-		return codes.New(codes.TopicMissing, "stream %q does not exist in this account and region, or is being deleted: %w", p.cfg.Stream, err)
+		return codes.New(codes.TopicMissing, "stream %q does not exist in this account and region %q, or is being deleted: %w", p.cfg.Stream, p.region(), err)
 	case errors.As(err, &api) && !passes(err):
-		return codes.New(codes.AccessDenied, "kinesis:PutRecords is refused on stream %q: %w", p.cfg.Stream, err)
+		return codes.New(codes.AccessDenied, "kinesis:PutRecords is refused on stream %q in region %q: %w", p.cfg.Stream, p.region(), err)
 	case !errors.As(err, &api) && !errors.Is(err, errRefused) && strings.Contains(err.Error(), "credentials"):
-		return codes.New(codes.AccessDenied, "there are no credentials to write to stream %q with: %w", p.cfg.Stream, err)
+		return codes.New(codes.AccessDenied, "there are no credentials to write to stream %q with: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role: %w", p.cfg.Stream, err)
 	}
 	return codes.New(codes.SourceFailure, "stream %q has taken nothing for %v: %w", p.cfg.Stream, p.cfg.StallTimeout, err)
 }

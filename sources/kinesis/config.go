@@ -3,14 +3,17 @@ package kinesis
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
+	"regexp"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/weirstream/weir/codes"
 )
@@ -83,6 +86,8 @@ type Connection struct {
 	Region string
 	// Endpoint replaces AWS's own. Plain HTTP is taken on loopback only.
 	Endpoint string
+	// Logger takes what the SDK has to say. Nil drops it.
+	Logger *slog.Logger
 }
 
 // Connect makes a client. It does not connect yet. Errors: CONFIG_INVALID for an endpoint that is no URL or would send credentials in the clear, for a
@@ -91,7 +96,7 @@ func Connect(ctx context.Context, c Connection) (*kinesis.Client, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	var opts []func(*awsconfig.LoadOptions) error
+	opts := []func(*awsconfig.LoadOptions) error{awsconfig.WithLogger(sdkLog(c.Logger))}
 	if c.Region != "" {
 		opts = append(opts, awsconfig.WithRegion(c.Region))
 	}
@@ -102,6 +107,9 @@ func Connect(ctx context.Context, c Connection) (*kinesis.Client, error) {
 	if cfg.Region == "" {
 		return nil, codes.New(codes.ConfigInvalid, "no region is named: give --region, or set AWS_REGION")
 	}
+	if !regionName.MatchString(cfg.Region) {
+		return nil, codes.New(codes.ConfigInvalid, "%.80q is no region: give --region, or set AWS_REGION, to a name such as eu-west-1", cfg.Region)
+	}
 	return kinesis.NewFromConfig(cfg, func(o *kinesis.Options) {
 		// The reader has its own patience, with budgets that the SDK's does not know.
 		o.Retryer = aws.NopRetryer{}
@@ -109,6 +117,23 @@ func Connect(ctx context.Context, c Connection) (*kinesis.Client, error) {
 			o.BaseEndpoint = aws.String(c.Endpoint)
 		}
 	}), nil
+}
+
+// regionName is what can be part of a host's name.
+var regionName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// sdkLog hands on what the SDK would write to standard error by itself.
+func sdkLog(l *slog.Logger) logging.Logger {
+	if l == nil {
+		return logging.Nop{}
+	}
+	return logging.LoggerFunc(func(class logging.Classification, format string, args ...any) {
+		level := slog.LevelDebug
+		if class == logging.Warn {
+			level = slog.LevelWarn
+		}
+		l.Log(context.Background(), level, "the AWS SDK says: "+fmt.Sprintf(format, args...))
+	})
 }
 
 func (c Connection) check() error {

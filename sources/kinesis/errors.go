@@ -61,16 +61,22 @@ func refused(err error) bool {
 func (s *Stream) explain(call string, err error) error {
 	var api smithy.APIError
 	var missing *types.ResourceNotFoundException
+	var dns *net.DNSError
 	switch {
 	case errors.As(err, &missing):
-		return codes.New(codes.TopicMissing, "stream %q does not exist in this account and region, or is being deleted (%s): %w", s.cfg.Stream, call, err)
+		return codes.New(codes.TopicMissing, "stream %q does not exist in this account and region %q (name another one with --region or AWS_REGION), or is being deleted (%s): %w", s.cfg.Stream, s.region(), call, err)
 	case errors.As(err, &api):
 		return s.explainAPI(call, api)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return codes.New(codes.SourceFailure, "no host %s is known, which would be Kinesis in region %q: name the stream's region with --region or AWS_REGION, or give this machine a way to resolve names (%s of stream %q): %w",
+			dns.Name, s.region(), call, s.cfg.Stream, err)
 	case strings.Contains(err.Error(), "credentials"):
 		return codes.New(codes.AccessDenied, "there are no credentials to ask Kinesis with (%s): set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role: %w", call, err)
 	}
 	return codes.New(codes.SourceFailure, "Kinesis does not answer (%s of stream %q): %w", call, s.cfg.Stream, err)
 }
+
+func (s *Stream) region() string { return s.cfg.Client.Options().Region }
 
 func (s *Stream) explainAPI(call string, err smithy.APIError) error {
 	code := err.ErrorCode()
@@ -79,7 +85,7 @@ func (s *Stream) explainAPI(call string, err smithy.APIError) error {
 		return codes.New(codes.AccessDenied, "stream %q is encrypted with a key that cannot be used (%s): %w", s.cfg.Stream, call, err)
 	case code == "AccessDeniedException" || code == "UnrecognizedClientException" || code == "InvalidSignatureException" || code == "MissingAuthenticationTokenException" ||
 		code == "ExpiredTokenException" || code == "IncompleteSignatureException":
-		return codes.New(codes.AccessDenied, "kinesis:%s is not allowed on stream %q: %w", call, s.cfg.Stream, err)
+		return codes.New(codes.AccessDenied, "kinesis:%s is not allowed on stream %q in region %q: %w", call, s.cfg.Stream, s.region(), err)
 	case code == "InvalidArgumentException":
 		return codes.New(codes.RunMismatch, "Kinesis refuses %s on stream %q: the position or the time is not one of this shard: %w", call, s.cfg.Stream, err)
 	case kindOf(err) == throttled || kindOf(err) == unsteady:

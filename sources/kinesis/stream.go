@@ -63,6 +63,8 @@ func shardNumber(id string) (int32, error) {
 
 // Shards lists every shard that the stream holds, by number, closed ones included. Errors: TOPIC_MISSING, ACCESS_DENIED, SOURCE_FAILURE.
 func (s *Stream) Shards(ctx context.Context) ([]Shard, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.StartTimeout)
+	defer cancel()
 	var all []types.Shard
 	in := &kinesis.ListShardsInput{StreamName: &s.cfg.Stream}
 	for {
