@@ -57,6 +57,51 @@ func BenchmarkFiles(b *testing.B) {
 	}
 }
 
+// BenchmarkTwoSinks publishes four partitions to files of JSON Lines and of Parquet side by side, beside one after the other: above 1, two cost less than
+// their sum.
+func BenchmarkTwoSinks(b *testing.B) {
+	const n, partitions = 10_000, 4
+	to := sinks.Target{RunID: "r", Outputs: sinktest.Outputs, Partitions: []int32{0, 1, 2, 3}}
+	all := sinktest.Rounds(15, n)
+	batches := func(round int) (out []sinks.Rows) {
+		for p := range int32(partitions) {
+			r := all[round]
+			r.Partition = p
+			out = append(out, r)
+		}
+		return out
+	}
+	var lines, columns [2]string
+	for i := range 2 {
+		lines[i], columns[i] = b.TempDir(), b.TempDir()
+	}
+	p := &sinks.Publisher{}
+	for name, cfg := range map[string]file.Config{"lines": {Folder: lines[0]}, "columns": {Folder: columns[0], Format: file.Parquet}} {
+		s, err := file.New(cfg)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p.Sinks = append(p.Sinks, sinks.Named{Name: name, Sink: s})
+	}
+	both, err := p.Open(b.Context(), to, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer both.Close()
+	each := []sinks.Writer{open(b, file.Config{Folder: lines[1]}, to), open(b, file.Config{Folder: columns[1], Format: file.Parquet}, to)}
+	sinktest.Compare(b, 15, n*partitions, func(round int) {
+		if err := both.Publish(b.Context(), batches(round)); err != nil {
+			b.Fatal(err)
+		}
+	}, func(round int) {
+		for _, w := range each {
+			if err := w.Publish(b.Context(), batches(round)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
 func bytesIn(b *testing.B, paths []string) (sum float64) {
 	b.Helper()
 	for _, p := range paths {

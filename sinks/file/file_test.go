@@ -178,7 +178,7 @@ func TestNamesSayWhatIsIn(t *testing.T) {
 	killed := fmt.Errorf("killed")
 	calls := 0
 	s := sink(t, dir, file.JSONLines, func(step string) error {
-		if calls++; step == "created" && calls > 8 {
+		if calls++; step == "created" && calls > 10 {
 			return killed
 		}
 		return nil

@@ -50,7 +50,9 @@ func (w *writer) Publish(ctx context.Context, batches []sinks.Rows) error {
 
 func (w *writer) publish(ctx context.Context, rest []sinks.Rows) error {
 	var drafts []draft
+	syncs := newSyncs()
 	defer func() { // a killed process leaves them to who opens the folder next
+		_ = syncs.wait() // nil, or told already
 		for _, d := range drafts {
 			os.Remove(d.path)
 		}
@@ -61,7 +63,7 @@ func (w *writer) publish(ctx context.Context, rest []sinks.Rows) error {
 			n++
 		}
 		err := w.pieces(rest[:n], func(p piece) error {
-			path, err := w.draft(ctx, p.rows)
+			path, err := w.draft(ctx, p.rows, syncs)
 			if path != "" {
 				drafts = append(drafts, draft{path, p.folder, w.name(p.rows[0].Partition, p.rows[0].From), p.round})
 			}
@@ -71,6 +73,12 @@ func (w *writer) publish(ctx context.Context, rest []sinks.Rows) error {
 			return err
 		}
 		rest = rest[n:]
+	}
+	if err := syncs.wait(); err != nil {
+		return err
+	}
+	if err := w.step(ctx, "synced"); err != nil {
+		return err
 	}
 	return w.link(ctx, drafts)
 }
@@ -121,8 +129,8 @@ func (w *writer) lasting(folder string) error {
 	return unwritable(path, syncFolder(path))
 }
 
-// draft writes rows of one partition to a temporary file, synced. Its path is "" while there is none.
-func (w *writer) draft(ctx context.Context, rows []sinks.Rows) (string, error) {
+// draft writes rows of one partition to a temporary file, and has it synced. Its path is "" while there is none.
+func (w *writer) draft(ctx context.Context, rows []sinks.Rows, syncs *syncs) (string, error) {
 	f, err := os.CreateTemp(w.folder, temporary+"*")
 	if err != nil {
 		return "", unwritable(w.folder, err)
@@ -132,18 +140,14 @@ func (w *writer) draft(ctx context.Context, rows []sinks.Rows) (string, error) {
 		if err = w.encode.write(f, rows); err == nil {
 			err = f.Chmod(w.cfg.Perm)
 		}
-		if err == nil {
-			err = f.Sync()
-		}
 		err = unwritable(f.Name(), err)
 	}
-	if closeErr := f.Close(); err == nil {
-		err = unwritable(f.Name(), closeErr)
+	if err != nil {
+		_ = f.Close() // the reason to give up says more
+		return f.Name(), err
 	}
-	if err == nil {
-		err = w.step(ctx, "written")
-	}
-	return f.Name(), err
+	syncs.add(f)
+	return f.Name(), w.step(ctx, "written")
 }
 
 func (w *writer) step(ctx context.Context, name string) error {
