@@ -11,6 +11,7 @@ import (
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/sinks"
 	"github.com/weirstream/weir/sinks/clickhouse"
+	"github.com/weirstream/weir/sinks/postgres"
 )
 
 // stagingFlags say where the rows of whole results are kept.
@@ -20,13 +21,13 @@ type stagingFlags struct {
 }
 
 // stagingKinds are the kinds of --staging KIND:TABLE.
-var stagingKinds = []string{sinkClickHouse}
+var stagingKinds = []string{sinkClickHouse, sinkPostgres}
 
 // addStaging adds the flags; create says whether the command makes tables.
 func (o *stagingFlags) addStaging(cmd *cobra.Command, create bool) {
 	f := cmd.Flags()
-	f.StringVar(&o.staging, "staging", "", "KIND:TABLE where the rows of results are staged before they are published, and shown after: clickhouse:TABLE")
-	f.StringVar(&o.stagingDB, "staging-db", "", "database of --staging: clickhouse://…, or a reference env:NAME or file:PATH")
+	f.StringVar(&o.staging, "staging", "", "KIND:TABLE where the rows of results are staged before they are published, and shown after: clickhouse:TABLE or postgres:TABLE")
+	f.StringVar(&o.stagingDB, "staging-db", "", "database of --staging: clickhouse://… or postgres://…, or a reference env:NAME or file:PATH")
 	if create {
 		f.BoolVar(&o.stagingCreate, "staging-create", false, "create the tables of --staging if they are missing")
 	}
@@ -53,12 +54,17 @@ func (o *stagingFlags) openStaging(ctx context.Context) (sinks.Staging, error) {
 	if o.staging == "" {
 		return nil, nil
 	}
-	_, table, _ := strings.Cut(o.staging, ":")
+	kind, table, _ := strings.Cut(o.staging, ":")
 	url, err := dereference(o.stagingDB)
 	if err != nil {
 		return nil, err
 	}
-	s, err := clickhouse.NewStaging(clickhouse.Config{URL: url, Table: table, Create: o.stagingCreate})
+	var s sinks.Staging
+	if kind == sinkPostgres {
+		s, err = postgres.NewStaging(postgres.Config{URL: url, Table: table, Create: o.stagingCreate})
+	} else {
+		s, err = clickhouse.NewStaging(clickhouse.Config{URL: url, Table: table, Create: o.stagingCreate})
+	}
 	if err != nil {
 		return nil, err
 	}
