@@ -148,11 +148,11 @@ func TestUnfitClickHouse(t *testing.T) {
 		words []string
 		args  []string
 	}{
-		"no server":   {2, []string{"--sink-clickhouse"}, []string{"--sink", "clickhouse:results"}},
-		"stray flag":  {2, []string{"--sink-clickhouse"}, []string{"--sink", "jsonl:.", "--sink-clickhouse", "x"}},
-		"no view":     {3, []string{"SINK_INVALID", "clickhouse:results", "CREATE VIEW"}, []string{"--sink", "clickhouse:results", "--sink-clickhouse", db.URL(chtest.Super)}},
-		"bad name":    {3, []string{"CONFIG_INVALID", "lower-case"}, []string{"--sink", "clickhouse:Results;", "--sink-clickhouse", db.URL(chtest.Super)}},
-		"no right":    {3, []string{"SINK_DENIED", "only read"}, []string{"--sink", "clickhouse:results", "--sink-clickhouse", db.URL(chtest.Reader)}},
+		"no server":  {2, []string{"--sink-clickhouse"}, []string{"--sink", "clickhouse:results"}},
+		"stray flag": {2, []string{"--sink-clickhouse"}, []string{"--sink", "jsonl:.", "--sink-clickhouse", "x"}},
+		"no view":    {3, []string{"SINK_INVALID", "clickhouse:results", "CREATE VIEW"}, []string{"--sink", "clickhouse:results", "--sink-clickhouse", db.URL(chtest.Super)}},
+		"bad name":   {3, []string{"CONFIG_INVALID", "lower-case"}, []string{"--sink", "clickhouse:Results;", "--sink-clickhouse", db.URL(chtest.Super)}},
+		"no right":   {3, []string{"SINK_DENIED", "only read"}, []string{"--sink", "clickhouse:results", "--sink-clickhouse", db.URL(chtest.Reader)}},
 	} {
 		id := strings.ReplaceAll(name, " ", "-")
 		r := refused(t, dir, c.exit, c.words, append(runArgs(addr, "ticks", id, "--once-n", "23"), c.args...)...)

@@ -30,7 +30,7 @@ type writer struct {
 // A block of rows is inserted once it has so many rows or bytes.
 const (
 	maxBlockRows  = 256 << 10
-	maxBlockBytes = 32 << 20
+	maxBlockBytes = 8 << 20
 )
 
 // Published implements sinks.Writer.
