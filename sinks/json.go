@@ -15,7 +15,8 @@ import (
 //
 //	{"event_id":…,"key":…,"partition":0,"row":17,"run":…,"time":"2026-01-02T03:04:05Z","values":{"ema12":1.5,"ema26":null}}
 //
-// or, of a target of Entries, the text of each. partition and row are those of the run, and together with run the row's identity. An id or a key that is not UTF-8 is {"base64":…} instead.
+// or, of a target of Entries, the text of each. partition and row are those of the run, and together with run the row's identity. An id or a key that is not
+// UTF-8 is {"base64":…} instead.
 // It is for one goroutine.
 type JSON struct {
 	run []byte

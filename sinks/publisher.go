@@ -194,7 +194,9 @@ func (b *Publication) attempt(ctx context.Context, i int, do func(context.Contex
 
 // open opens one sink and publishes what it lacks of the journal.
 func (b *Publication) open(ctx context.Context, i int) error {
-	w, err := b.p.Sinks[i].Sink.Open(ctx, b.to)
+	to := b.to
+	to.Committed = maps.Clone(b.committed)
+	w, err := b.p.Sinks[i].Sink.Open(ctx, to)
 	if err != nil {
 		return err
 	}

@@ -89,6 +89,9 @@ type Target struct {
 	Outputs []string
 	// Partitions that will be published.
 	Partitions []int32
+	// Committed is how many rows of each partition the journal holds; nil where there is none. A target that has never heard of a partition, or has
+	// forgotten it, takes that for what stands.
+	Committed map[int32]int64
 	// Token is the fence token of the owner, 0 where there are no leases.
 	Token uint64
 	// Entries: what is published are Entries, not rows. There are no Outputs.

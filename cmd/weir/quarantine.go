@@ -56,6 +56,9 @@ func quarantineDocument(q partitions.Quarantined) map[string]any {
 	if q.EventTime != record.NoTime {
 		m["event_time"] = q.EventTime.String()
 	}
+	if l, ok := q.Late(); ok {
+		m["late"] = lateDocument(l)
+	}
 	r, whole := (&setAside{Quarantined: q}).original()
 	if whole {
 		m["headers"] = headersDocument(r.Headers)

@@ -79,6 +79,9 @@ func (l *lane) mark(ctx context.Context) error {
 	if err := l.check(ctx); err != nil {
 		return err
 	}
+	if err := l.begin(ctx, session.Client); err != nil {
+		return err
+	}
 	if err := l.commitOffset(ctx, session.Client, l.name+owners, int64(l.w.to.Token)); err != nil {
 		return err
 	}
@@ -91,6 +94,19 @@ func (l *lane) mark(ctx context.Context) error {
 		}
 		return kerr.ErrorForCode(resp.ErrorCode)
 	})
+}
+
+// begin notes where a partition stands of which the broker does not tell, so that it can tell what a kill leaves out from now on.
+func (l *lane) begin(ctx context.Context, client *kgo.Client) error {
+	committed, known := l.w.to.Committed[l.partition]
+	if !known {
+		return nil
+	}
+	at, err := l.offset(kadm.RequireStable(ctx), l.name)
+	if err != nil || at >= 0 {
+		return err
+	}
+	return l.commitOffset(ctx, client, l.name, committed)
 }
 
 // initialise makes the client of the transactional id.

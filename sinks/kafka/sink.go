@@ -46,8 +46,8 @@ type SinkConfig struct {
 // Unless it is idempotent only, each partition of a run has a transactional id and a consumer group, both "weir-sink/TOPIC/RUN/PARTITION". The
 // number of the rows that stand is committed as that group's offset in the same transaction as the rows; so Open reads back what stands with one request, however long
 // the topic is. The group TOPIC/RUN/PARTITION/owner holds the highest fence token. Opening a transactional id ends what a former owner left open and
-// fences him at the broker. Should the broker forget the group (offsets.retention.minutes without a publication), Published does not tell, and
-// the run goes on from its journal.
+// fences him at the broker. Should the broker forget the group (offsets.retention.minutes without a publication), or never have heard of it, opening notes
+// where the run's journal stands as what is published (sinks.Target.Committed).
 type Sink struct {
 	cfg        SinkConfig
 	connection kafkaclient.Config

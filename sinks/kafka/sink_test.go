@@ -168,3 +168,38 @@ func TestRevised(t *testing.T) {
 		t.Errorf("key %q, headers %v", r.Key, headers)
 	}
 }
+
+// TestEntries: late events go the same way as rows.
+func TestEntries(t *testing.T) {
+	sinktest.RunEntries(t, func(t testing.TB) sinktest.Place {
+		p := placeAt(start(t, devbroker.Config{Partitions: 1, Topics: []string{topic}}).Addr(), topic, false)
+		return p
+	})
+}
+
+// TestFirstHeardOf: of a partition that was never published the sink tells from its first opening on where the journal stood then, so that what a kill leaves out
+// is known.
+func TestFirstHeardOf(t *testing.T) {
+	t.Parallel()
+	apache := kafkatest.Shared(t).Addr()
+	if _, err := kadm.NewClient(client(t, apache)).CreateTopic(t.Context(), 1, 1, nil, "first-heard-of"); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]sinktest.Place{
+		"kfake": placeAt(start(t, devbroker.Config{Partitions: 1, Topics: []string{topic}}).Addr(), topic, false), "apache": placeAt(apache, "first-heard-of", false),
+	} {
+		for n, committed := range []int64{5, 9} {
+			to := sinks.Target{RunID: "r", Partitions: []int32{0}, Token: uint64(n + 1), Committed: map[int32]int64{0: committed}}
+			w, err := p.Sink(nil).Open(t.Context(), to)
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if at, known := w.Published()[0]; !known || at != 5 {
+				t.Errorf("%s, opened %d times: stands at %d (%v), want 5", name, n+1, at, known)
+			}
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
