@@ -229,6 +229,38 @@ func TestTakeOverWhileTheFormerOwnerPublishes(t *testing.T) {
 	}
 }
 
+// TestRevised: the view shows one row for each key and time, that of the highest revision, whoever was killed where.
+func TestRevised(t *testing.T) {
+	t.Parallel()
+	sinktest.RunRevised(t, true, func(t testing.TB) sinktest.Place {
+		db := chtest.Database(t)
+		return sinktest.Place{
+			Outputs: sinktest.RevisedOutputs,
+			Sink: func(hook func(string) error) sinks.Sink {
+				return sink(t, db.URL(chtest.Super), func(c *clickhouse.Config) { c.Hook = hook })
+			},
+			Seen: func(t testing.TB, run string) []sinktest.Seen { return seenRevised(t, db, run) },
+		}
+	})
+}
+
+func seenRevised(t testing.TB, db chtest.DB, run string) (out []sinktest.Seen) {
+	t.Helper()
+	enc := sinks.NewJSON(sinks.Target{RunID: run, Outputs: sinktest.RevisedOutputs})
+	query := "SELECT partition, row_number, event_nanos, event_id, event_key, close, revision FROM results WHERE run_id = " + literal(run)
+	err := db.Connect(t).Query(t.Context(), query, func(v []any) error {
+		s := sinktest.Seen{Partition: int32(v[0].(int64)), Number: v[1].(int64)}
+		row := partitions.Row{Time: record.EventTime(v[2].(int64)), ID: []byte(v[3].(string)), Key: []byte(v[4].(string)), Values: []operators.Value{value(v[5]), value(v[6])}}
+		s.Text = string(enc.Append(nil, s.Partition, s.Number, &row))
+		out = append(out, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // TestRevisions: of the rows with one key and time, the one with the highest revision is seen, whatever the order in which they came.
 func TestRevisions(t *testing.T) {
 	t.Parallel()

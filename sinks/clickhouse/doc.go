@@ -25,8 +25,8 @@
 //     publishes at that very moment may be seen and then hidden until the new owner has adopted or written them.
 //   - Who reads results_rows instead of the view, with FINAL, sees each row once too, and sometimes before its publication is whole; without FINAL he sees copies.
 //
-// With Target.Revised, results_rows is ordered by (run_id, event_key, event_nanos), the version is the revision first and the token second, and the view shows the row
-// with the highest revision as soon as it stands: a revision that waited for its publication would hide the one that it replaces. A stale owner's rows are then the same
+// With Target.Revised, results_rows is ordered by (run_id, event_key, event_nanos), the version is the revision first and counts row numbers down second, and the view shows the row
+// with the highest revision as soon as it stands: a revision that waited for its publication would hide the one that it replaces. Of equal revisions the first counts. A stale owner's rows are then the same
 // rows as those of the new one.
 //
 // event_time has seconds, as DateTime has, between 1970 and 2106; what is outside stands at the nearer end. event_nanos is exact. Ids and keys may be any bytes.

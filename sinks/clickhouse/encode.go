@@ -51,11 +51,17 @@ func (e *encoder) bytes() int {
 	return len(e.data[0].Data) + len(e.data[5].Data) + len(e.data[6].Data) + 8*e.rows*len(e.data)
 }
 
-var errRevision = errors.New("its revision is not a whole number from 0 to 4294967295, which the version of a row needs")
+// Of the version of a revision the upper bits are the revision, and the lower ones count row numbers down.
+const (
+	numberBits  = 40
+	maxRevision = 1<<(64-numberBits) - 1
+)
+
+var errRevision = errors.New("its revision is not a whole number from 0 to 16777215, which the version of a row has room for")
 
 // add adds a row. The order is that of the columns.
 func (e *encoder) add(partition int32, number int64, row *partitions.Row) error {
-	version, err := e.version(row)
+	version, err := e.version(number, row)
 	if err != nil {
 		return err
 	}
@@ -86,16 +92,17 @@ func (e *encoder) add(partition int32, number int64, row *partitions.Row) error 
 	return nil
 }
 
-// version of a row: of its copies, the one with the highest counts.
-func (e *encoder) version(row *partitions.Row) (uint64, error) {
+// version of a row: of its copies, the one with the highest counts. Of equal revisions that is the first.
+func (e *encoder) version(number int64, row *partitions.Row) (uint64, error) {
 	if !e.revised {
 		return e.token, nil
 	}
 	v := row.Values[len(row.Values)-1]
-	if !v.OK || v.F < 0 || v.F > math.MaxUint32 || v.F != math.Trunc(v.F) {
+	if !v.OK || v.F < 0 || v.F > maxRevision || v.F != math.Trunc(v.F) {
 		return 0, errRevision
 	}
-	return uint64(v.F)<<32 | min(e.token, math.MaxUint32), nil
+	const first = 1<<numberBits - 1
+	return uint64(v.F)<<numberBits | uint64(first-min(number, first)), nil
 }
 
 // seconds is a time as DateTime has it.
