@@ -47,9 +47,9 @@ const (
 	ReasonTombstone  = "TOMBSTONE"
 	ReasonLate       = "LATE"
 	ReasonFuture     = "FUTURE"
-	// ReasonRevisionLate is a revision that came after its event was accepted: counted as a duplicate, kept aside.
+	// ReasonRevisionLate is a revision that came after its event was decided: counted as a duplicate, kept aside.
 	ReasonRevisionLate = "REVISION_AFTER_DECISION"
-	// ReasonRevised is a decision, not a quarantine: the first delivery of an event was a revision, and was accepted.
+	// ReasonRevised is a decision, not a quarantine: a revision was taken in, as the first delivery of its event or in the place of another one.
 	ReasonRevised = "REVISED"
 )
 

@@ -20,7 +20,7 @@
 //	┌──────▼──────┐  not selected                              └─▲──▲──▲──▲───┘
 //	│   select    ├──────────▶ counted                           │  │  │  │
 //	└──────┬──────┘                                              │  │  │  │
-//	┌──────▼──────┐  id lives in the set; a revision             │  │  │  │
+//	┌──────▼──────┐  id lives in the set; too late a revision    │  │  │  │
 //	│   dedupe    ├──────────────────────────────────────────────┘  │  │  │
 //	└──────┬──────┘                                                 │  │  │
 //	┌──────▼──────┐  ahead of the log's timestamp                   │  │  │
@@ -33,7 +33,7 @@
 //	│   accept    ├───────────────────────────────────────────────────────┘
 //	└──────┬──────┘
 //	┌──────▼──────┐
-//	│   reorder   │  waits until W > event time
+//	│   reorder   │  waits until W > event time; a revision takes its place
 //	└──────┬──────┘
 //	┌──────▼──────┐
 //	│ clock, keys │  (event time, id) order; the operators of its key
@@ -46,8 +46,8 @@
 //	tombstone   no value                                         Omitted    TOMBSTONE                no       no       no
 //	unreadable  not strict JSON, or a field is not what it must  Omitted    UNREADABLE               no       no       no
 //	filtered    readable, not selected by the flow               Filtered   -                        no       no       no
-//	duplicate   its id lives in the set                          Duplicates REVISION_AFTER_DECISION  as is    no       yes
-//	                                                                        if its revision is > 0
+//	duplicate   its id lives in the set                          Duplicates see Machine.revise if    as is    no       yes
+//	                                                                        its revision is > 0
 //	future      event time > log's timestamp + max skew          Future     FUTURE                   no       no       no
 //	late        event time < W                                   Late       LATE                     yes      no       yes
 //	accepted    otherwise                                        Consumed   REVISED (a note) if its  yes      yes      yes
@@ -94,6 +94,7 @@
 //	dedupe*.go         the set of event ids, bounded by event time
 //	reorder*.go        what waits for the watermark; arena.go its ids
 //	keys.go, grid.go   the operators of each key; the regular clock
+//	revise.go          what becomes of a revision; past.go what is kept behind W for it, revisions.go what the reorder buffer knows of it
 //	step_*.go          events → verdicts; release.go rows
 //	seam.go            a history, and the seam to the log that continues it
 //	cut.go, restore.go state → deltas → state; ledger.go the account of the blobs

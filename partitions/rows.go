@@ -17,7 +17,7 @@ type Row struct {
 	Values []operators.Value
 }
 
-// Rows is a sequence of rows in (event time, event id) order, encoded as it is kept in the journal:
+// Rows is a sequence of rows in (event time, event id) order, but for those that a revision publishes again (flow.Plan.Revised), encoded as it is kept in the journal:
 // for each row the time as 8 bytes big endian, the id and the key each with a uvarint length, then per output a byte
 // (0 null, 1 number) and, for a number, its 8 bytes of IEEE 754 big endian.
 type Rows struct {
