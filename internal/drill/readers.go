@@ -22,6 +22,7 @@ import (
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sinks"
+	"github.com/weirstream/weir/sinks/clickhouse"
 )
 
 // LineFiles reads the JSON Lines that a folder holds of a run.
@@ -207,5 +208,15 @@ func Table(url, table string, outputs []string) func(ctx context.Context, run st
 			}
 		}
 		return found.Err()
+	}
+}
+
+// View reads a view of ClickHouse, as a user of it does.
+func View(sink *clickhouse.Sink, outputs []string) func(ctx context.Context, run string, fn func(line []byte) error) error {
+	return func(ctx context.Context, run string, fn func(line []byte) error) error {
+		text := sinks.NewJSON(sinks.Target{RunID: run, Outputs: outputs})
+		return sink.Read(ctx, run, outputs, func(partition int32, number int64, row *partitions.Row) error {
+			return fn(text.Append(nil, partition, number, row))
+		})
 	}
 }
