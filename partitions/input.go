@@ -13,7 +13,7 @@ func InputOf(core StateBlob) (watermark.Status, error) {
 		return watermark.Active, err
 	}
 	in := decoder{src: body}
-	if v := in.byte(); v != coreVersion && v != deferringVersion {
+	if v := in.byte() &^ holderFlag; v != coreVersion && v != deferringVersion {
 		return watermark.Active, damaged(core.Name, "is of a version that this weir does not read")
 	}
 	in.text()
