@@ -106,9 +106,12 @@ func (a *app) drill(ctx context.Context, o drillOptions) error {
 	if o.Security, err = o.connection.security(); err != nil {
 		return err
 	}
-	if o.Dir, err = os.MkdirTemp("", "weir-drill-"); err != nil {
-		return codes.New(codes.OutputUnwritable, "a temporary folder: %w", err)
+	dir, remove, err := drills.Folder(o.keep)
+	if err != nil {
+		return err
 	}
+	defer remove()
+	o.Dir = dir
 	o.Logger = a.quiet()
 	if len(o.kinds) > 0 {
 		o.Targets = o.lay
@@ -120,13 +123,12 @@ func (a *app) drill(ctx context.Context, o drillOptions) error {
 	o.OnStart = func(end func()) {
 		a.cleanUp = func() {
 			end()
-			os.RemoveAll(o.Dir)
+			remove()
 		}
 	}
 	report, err := drills.Run(ctx, o.Config)
 	if !o.keep {
 		report.Logs = ""
-		defer os.RemoveAll(o.Dir)
 	}
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weirstream/weir/internal/chtest"
 	"github.com/weirstream/weir/internal/pgtest"
 )
 
@@ -54,7 +55,7 @@ func TestDrill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			code, report := runDrill(t, store(t), nil, "--grace", "10s", "--parallel", "4", // other tests run beside it
-				"--sink", "jsonl,csv,kafka,kafka-idempotent,postgres", "--sink-db", pgtest.Database(t, nil).Super)
+				"--sink", "jsonl,csv,kafka,kafka-idempotent,postgres,clickhouse", "--sink-db", pgtest.Database(t, nil).Super, "--sink-clickhouse", chtest.Database(t).URL(chtest.Super))
 			if code != 0 || len(failed(report)) > 0 {
 				t.Errorf("exit %d, failed:\n%s", code, strings.Join(failed(report), "\n"))
 			}
@@ -118,6 +119,35 @@ func TestADrillThatIsInterrupted(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 		})
+	}
+}
+
+// TestADrillThatIsKilled leaves a folder, which the next drill clears away.
+func TestADrillThatIsKilled(t *testing.T) {
+	t.Parallel()
+	tmp := t.TempDir()
+	run := func(until string) *logged {
+		p := startLogged(t, t.TempDir(), "drill", []string{"TMPDIR=" + tmp}, "drill", "--ttl", "30s", "--only", "owners")
+		p.await(t, until, func() bool { return strings.Contains(p.said(t), until) })
+		return p
+	}
+	p := run("owners.01")
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.end(t)
+	left, err := filepath.Glob(filepath.Join(tmp, "*"))
+	if err != nil || len(left) != 1 {
+		t.Fatalf("a drill that was killed leaves %v, %v", left, err)
+	}
+	next := run("owners.01")
+	if _, err := os.Stat(left[0]); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", left[0], err)
+	}
+	next.Process.Signal(os.Interrupt)
+	next.end(t)
+	if left, _ := os.ReadDir(tmp); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }
 
