@@ -20,6 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	child.Main()
 	memoryChild()
+	scaleChild()
 	code := pgtest.Run(m, pgtest.Config{})
 	kafkatest.Close()
 	os.Exit(code)
