@@ -75,6 +75,8 @@ type PartitionProgress struct {
 	// OpenGaps is the number of open gaps; Gap is the one that holds the watermark, when there is any.
 	OpenGaps int
 	Gap      watermark.Gap
+	// Held are the keys that wait for records that are set aside.
+	Held partitions.Held
 	// SetAside are the records of this epoch that were set aside, by reason.
 	SetAside map[string]int64
 }
@@ -82,7 +84,7 @@ type PartitionProgress struct {
 func (a *partitionActor) progress(cut partitions.Cut, aside []partitions.Quarantined) PartitionProgress {
 	p := PartitionProgress{
 		Partition: a.partition, Next: cut.Next, Watermark: cut.Watermark, MaxEventTime: a.machine.MaxEventTime(),
-		Input: a.machine.Status(), Counts: cut.Counts, OpenGaps: a.machine.OpenGaps(),
+		Input: a.machine.Status(), Counts: cut.Counts, OpenGaps: a.machine.OpenGaps(), Held: a.machine.Held(),
 	}
 	p.Gap, _ = a.machine.OldestGap()
 	for i := range aside {

@@ -347,6 +347,34 @@ type HeldKey struct {
 	Blockers, Waiting int
 }
 
+// Held sums up the keys of a partition that wait.
+type Held struct {
+	// Keys is how many wait, Records how many records of them.
+	Keys, Records int
+	// Key is the one that waits longest, for the record at Position.
+	Key      string
+	Position record.Position
+}
+
+// Add takes a key in.
+func (h *Held) Add(k HeldKey) {
+	if h.Keys == 0 || k.Since.Cmp(h.Position) < 0 || k.Since == h.Position && k.Key < h.Key {
+		h.Key, h.Position = k.Key, k.Since
+	}
+	h.Keys++
+	h.Records += k.Waiting
+}
+
+// Held sums up the keys that wait.
+func (m *Machine) Held() (out Held) {
+	if m.holds != nil {
+		for key, k := range m.holds.keys {
+			out.Add(heldKeyOf(key, k.queue))
+		}
+	}
+	return out
+}
+
 // HeldKeys are the keys that wait, by the position that they wait since.
 func (m *Machine) HeldKeys() []HeldKey {
 	if m.holds == nil {

@@ -271,6 +271,8 @@ type Partition struct {
 	// Undone is null when only the store was asked.
 	Undone *Undone `json:"undone"`
 	Gap    *Gap    `json:"gap"`
+	// Held are keys that wait for a record that is set aside; null when none does.
+	Held *Held `json:"held_keys,omitempty"`
 	// Blocked is why the partition is not read any more, Release what would end that, if its reporter said so.
 	Blocked      *Cause     `json:"blocked"`
 	BlockedSince *time.Time `json:"blocked_since"`

@@ -334,6 +334,7 @@ func (w *answer) partition(p *Partition) {
 	w.input(p, name, add)
 	w.flow(p, name, add)
 	w.time(p, name, add)
+	p.held(name, add)
 	told := len(w.reasons) > before
 	switch {
 	case p.Stalled && !told:

@@ -79,6 +79,9 @@ var planted = []struct {
 	{"open gap", func(s *Snapshot) {
 		s.Partitions[0].Gap = &Gap{First: 41, Last: 43, At: s.Partitions[0].Watermark, Since: ago(3 * time.Minute), Open: 2}
 	}, WhyGap, "partition 0", ago(3 * time.Minute), ptr(int32(0)), "numbers 41 to 43", "the missing events"},
+	{"a held key", func(s *Snapshot) {
+		s.Partitions[0].Held = &Held{Keys: 2, Records: 41, Key: "EURUSD", Position: "1200", Since: ago(3 * time.Minute)}
+	}, WhyKeysHeld, "partition 0", ago(3 * time.Minute), ptr(int32(0)), `holds 2 keys back, with 41 records that wait: key "EURUSD" for the record at 1200`, "weir quarantine drop"},
 	{"future records alone", func(s *Snapshot) {
 		s.Partitions[0].Aside = []Aside{{Reason: "FUTURE", Total: 12, Stale: 12, Since: ago(5 * time.Minute)}}
 		s.Partitions[0].WatermarkSince = ago(6 * time.Minute)

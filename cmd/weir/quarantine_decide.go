@@ -13,6 +13,7 @@ import (
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
+	"github.com/weirstream/weir/status"
 )
 
 // asideChoice is what a command asks the owner of a run to do with entries of its quarantine.
@@ -169,31 +170,50 @@ func (a *app) showAsideChoice(ctx context.Context, store control.ControlStore, r
 
 // heldKeys are the keys of a run that wait for a record that is set aside.
 func heldKeys(ctx context.Context, store control.ControlStore, run string) (map[int32][]partitions.HeldKey, error) {
-	held := map[int32][]partitions.HeldKey{}
-	err := store.Snapshot(ctx, run, func(v control.JournalView) error {
-		for _, p := range v.State().Header.Partitions {
-			var names []string
-			err := v.Blobs(ctx, p, func(b control.BlobRef) error {
-				if strings.HasPrefix(b.Name, partitions.HeldPrefix) {
-					names = append(names, b.Name)
-				}
-				return nil
-			})
-			if err == nil && len(names) > 0 {
-				err = v.Load(ctx, p, names, func(b partitions.StateBlob) error {
-					k, err := partitions.ReadHeld(b)
-					held[p] = append(held[p], k)
-					return err
-				})
-			}
-			if err != nil {
-				return err
-			}
-			slices.SortFunc(held[p], func(a, b partitions.HeldKey) int { return a.Since.Cmp(b.Since) })
-		}
-		return nil
+	var held map[int32][]partitions.HeldKey
+	err := store.Snapshot(ctx, run, func(v control.JournalView) (err error) {
+		held, err = heldIn(ctx, v)
+		return err
 	})
 	return held, err
+}
+
+// storedHeld sums up the keys of a partition that wait, as the store has them. Keys are data, and are not shown.
+func storedHeld(all []partitions.HeldKey) *status.Held {
+	var sum partitions.Held
+	for _, k := range all {
+		sum.Add(k)
+	}
+	if sum.Keys == 0 {
+		return nil
+	}
+	return &status.Held{Keys: sum.Keys, Records: sum.Records, Position: sum.Position.String()}
+}
+
+// heldIn reads the keys that wait out of the state of a run.
+func heldIn(ctx context.Context, v control.JournalView) (map[int32][]partitions.HeldKey, error) {
+	held := map[int32][]partitions.HeldKey{}
+	for _, p := range v.State().Header.Partitions {
+		var names []string
+		err := v.Blobs(ctx, p, func(b control.BlobRef) error {
+			if strings.HasPrefix(b.Name, partitions.HeldPrefix) {
+				names = append(names, b.Name)
+			}
+			return nil
+		})
+		if err == nil && len(names) > 0 {
+			err = v.Load(ctx, p, names, func(b partitions.StateBlob) error {
+				k, err := partitions.ReadHeld(b)
+				held[p] = append(held[p], k)
+				return err
+			})
+		}
+		if err != nil {
+			return nil, err
+		}
+		slices.SortFunc(held[p], func(a, b partitions.HeldKey) int { return a.Since.Cmp(b.Since) })
+	}
+	return held, nil
 }
 
 func heldDocument(held map[int32][]partitions.HeldKey) []any {

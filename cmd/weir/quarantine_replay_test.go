@@ -105,6 +105,12 @@ func TestQuarantineReplay(t *testing.T) {
 	if states, held = list("old"); len(held) != 1 || states[0] != "0 SET_ASIDE UNREADABLE 2" {
 		t.Errorf("%q, held %v", states, held)
 	}
+	if out := must(t, dir, on("status old")...); !strings.Contains(out, "1 held key") {
+		t.Errorf("%s", out)
+	}
+	if out := must(t, dir, on("why old")...); !strings.Contains(out, "KEYS_HELD") || !strings.Contains(out, "2 records that wait") {
+		t.Errorf("%s", out)
+	}
 	stop(run)
 
 	epoch := parse(t, must(t, dir, on("checkpoint list --json")...))["checkpoints"].([]any)

@@ -136,6 +136,7 @@ func storedSnapshot(ctx context.Context, store control.ControlStore, info contro
 	}
 	var state control.RunState
 	idle := map[int32]bool{}
+	var held map[int32][]partitions.HeldKey
 	err := store.Snapshot(ctx, info.Header.RunID, func(v control.JournalView) error {
 		state = v.State()
 		for _, n := range info.Header.Partitions {
@@ -145,7 +146,9 @@ func storedSnapshot(ctx context.Context, store control.ControlStore, info contro
 			}
 			idle[n] = input == watermark.Idle
 		}
-		return nil
+		var err error
+		held, err = heldIn(ctx, v)
+		return err
 	})
 	if err != nil {
 		return s, err
@@ -166,6 +169,7 @@ func storedSnapshot(ctx context.Context, store control.ControlStore, info contro
 	}
 	for _, n := range info.Header.Partitions {
 		s.Partitions = append(s.Partitions, storedPartition(n, state.Cuts, idle[n]))
+		s.Partitions[len(s.Partitions)-1].Held = storedHeld(held[n])
 		s.Counts = s.Counts.Plus(s.Partitions[len(s.Partitions)-1].Counts)
 	}
 	s.Holders = append(s.Holders, storedHolders(s.Partitions)...)
@@ -327,6 +331,9 @@ func noteOf(s *status.Snapshot, p *status.Partition) string {
 	}
 	if p.Gap != nil {
 		notes = append(notes, count(p.Gap.Open, "open gap"))
+	}
+	if p.Held != nil {
+		notes = append(notes, count(p.Held.Keys, "held key"))
 	}
 	if p.Pressure.Reason != "" {
 		notes = append(notes, p.Pressure.Reason)

@@ -31,6 +31,8 @@ type part struct {
 	blockedSince       time.Time
 	release            string
 	gap                watermark.Gap
+	held               partitions.Held
+	heldSince          time.Time
 	gaps               int
 	gapSince           time.Time
 	aside              map[string]*asideOf
@@ -139,6 +141,7 @@ func (p *part) cut(c *actors.PartitionProgress, b *Board, at time.Time) {
 		a.stale += n
 	}
 	p.raised(c.Watermark, at)
+	p.holds(c.Held, b.cfg.ShowKeys, at)
 	gap := c.Gap
 	if !b.cfg.ShowKeys {
 		gap.Key = ""
@@ -150,6 +153,17 @@ func (p *part) cut(c *actors.PartitionProgress, b *Board, at time.Time) {
 		p.gapSince = at
 	}
 	p.gap, p.gaps = gap, c.OpenGaps
+}
+
+// holds takes the keys that wait.
+func (p *part) holds(h partitions.Held, show bool, at time.Time) {
+	if !show {
+		h.Key = ""
+	}
+	if h.Keys > 0 && (p.held.Keys == 0 || h.Position != p.held.Position) {
+		p.heldSince = at
+	}
+	p.held = h
 }
 
 func (p *part) queued(q actors.Queue) {
@@ -220,6 +234,9 @@ func (p *part) snapshot(b *Board, at time.Time) status.Partition {
 	}
 	if p.gaps > 0 {
 		out.Gap = &status.Gap{Key: p.gap.Key, First: p.gap.First, Last: p.gap.Last, At: status.EventTime{T: p.gap.Anchor}, Since: moment(p.gapSince), Open: p.gaps}
+	}
+	if p.held.Keys > 0 {
+		out.Held = &status.Held{Keys: p.held.Keys, Records: p.held.Records, Key: p.held.Key, Position: p.held.Position.String(), Since: moment(p.heldSince)}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(p.aside)) {
 		a := p.aside[reason]
