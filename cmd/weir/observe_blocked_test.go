@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirstream/weir/internal/kafkatest"
 	"github.com/weirstream/weir/status"
 )
 
@@ -51,9 +52,21 @@ func TestBlockedIsAliveAndNotReady(t *testing.T) {
 // A transaction that never ends holds the log: that is named as what it is, not as lag without a reason, with the transaction that holds.
 func TestAnOpenTransactionIsNamed(t *testing.T) {
 	t.Parallel()
-	dir, addr := fixtureDir(t), broker(t)
-	publishLog(t, dir, addr, "ticks", 1)
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.TransactionalID("stuck-tx"), kgo.DefaultProduceTopic("ticks"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	for name, addr := range map[string]func(*testing.T) string{
+		"embedded": func(t *testing.T) string { return broker(t) }, "apache": func(t *testing.T) string { return kafkatest.Shared(t).Addr() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			openTransaction(t, addr(t), "held-"+name)
+		})
+	}
+}
+
+func openTransaction(t *testing.T, addr, topic string) {
+	t.Helper()
+	dir := fixtureDir(t)
+	publishLog(t, dir, addr, topic, 1)
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.TransactionalID("stuck-tx"), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +77,8 @@ func TestAnOpenTransactionIsNamed(t *testing.T) {
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Partition: 3, Key: []byte("1"), Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	publishLog(t, dir, addr, "ticks", 1)
-	l := startListening(t, dir, "run", runArgs(addr, "ticks", "ticks-1", "--epoch", "50ms")...)
+	publishLog(t, dir, addr, topic, 1)
+	l := startListening(t, dir, "run", runArgs(addr, topic, "ticks-1", "--epoch", "50ms")...)
 	var p status.Partition
 	l.await(t, "the hold", func() bool {
 		for _, q := range l.report(t).Runs[0].Partitions {

@@ -231,6 +231,42 @@ func TestARunOverTransactions(t *testing.T) {
 	e.finish(9)
 }
 
+// Compaction has left two records of ten: a run over the holes reaches the end with no lag, a start in a hole goes on behind it, and a bounded run ends.
+func TestARunOverCompactedHoles(t *testing.T) {
+	t.Parallel()
+	b := apache(t)
+	text := func(s string) *string { return &s }
+	topic := b.topic(t, 1, map[string]*string{
+		"cleanup.policy": text("compact"), "segment.ms": text("1000"), "min.cleanable.dirty.ratio": text("0"), "min.compaction.lag.ms": text("0"),
+	})
+	for i, r := range ticks(0, 0, 10) {
+		r.Arrival = record.EventTime(time.Duration(i) * time.Hour) // so that each begins a segment; the last segment is never compacted
+		produce(t, b.write, topic, 0, r)
+	}
+	e := newEngine(t, b.config(topic))
+	left := func() (n int) {
+		r := open(t, e.cfg.Source, at(0))
+		defer r.Close()
+		g := newRead(t)
+		g.until(r, 0, func() bool { return g.next[0] == record.Offset(10) })
+		return len(g.values[0])
+	}
+	for e.ctx.Err() == nil && left() > 2 {
+	}
+	r := e.start(nil)
+	r.until("the end", func(p actors.Progress) bool {
+		return len(p.Partitions) == 1 && p.Partitions[0].Next == record.Offset(10)
+	})
+	if result := r.stop(); result.Counts.Records != 2 || lag(t, e.cfg.Source, result, 0) != 0 {
+		t.Errorf("%d records, the run stands at %v", result.Counts.Records, result.Positions())
+	}
+	bounded := e.start(func(c *actors.Config) { c.RunID, c.MaxRecords = "bounded", 2 })
+	<-bounded.ended
+	if bounded.err != nil || bounded.result.Status != control.RunFinished || bounded.result.Positions()[0] != record.Offset(10) {
+		t.Errorf("%v, %s at %v", bounded.err, bounded.result.Status, bounded.result.Positions())
+	}
+}
+
 // A run that has read three records needs the fourth, and retention has removed seven. That partition is blocked with the numbers, the other one
 // goes on, nothing is skipped, and the brokers are not asked more than an idle run asks them.
 func TestARunWhoseRecordsWereRemoved(t *testing.T) {
