@@ -136,6 +136,7 @@ type ControlStore interface {
 	Outbox
 	Reconciler
 	Interventions
+	Refusals
 }
 
 // RunLease is the name of the lease of a batch run.

@@ -80,7 +80,7 @@ type controlCheck struct {
 
 func controlChecks() (all []controlCheck) {
 	for _, part := range [][]controlCheck{leaseChecks, effectChecks, runChecks, admissionChecks, outboxChecks, reconcileChecks, linearChecks,
-		fenceChecks, snapshotChecks, pointerChecks, forkChecks, interventionChecks} {
+		fenceChecks, snapshotChecks, pointerChecks, forkChecks, interventionChecks, refusalChecks} {
 		all = append(all, part...)
 	}
 	return all

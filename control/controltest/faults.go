@@ -44,6 +44,8 @@ const (
 
 	OpIntervene          Op = "intervene"
 	OpListInterventions  Op = "list interventions"
+	OpNoteRefusal        Op = "note refusal"
+	OpListRefusals       Op = "list refusals"
 	OpSettleIntervention Op = "settle intervention"
 )
 

@@ -26,7 +26,10 @@ type memoryPlane struct {
 	// interventions by id.
 	interventions    map[int64]control.Intervention
 	nextIntervention int64
-	watchers         map[chan struct{}]bool
+	// refusals by id.
+	refusals    []control.Refusal
+	nextRefusal int64
+	watchers    map[chan struct{}]bool
 	// undo is what takes back the call under way.
 	undo []func()
 	// wakes says that events became pending in it.
