@@ -78,7 +78,7 @@ func (in *incarnation) stepAside(o *asideOrder, q partitions.Quarantined) error 
 	eff := in.begun[q.Partition]
 	decided := len(eff.Decisions)
 	if err := in.machines[q.Partition].Step(ev, &eff); err != nil {
-		return err
+		return &orderError{o.ID, err}
 	}
 	in.begun[q.Partition] = eff
 	for _, d := range eff.Decisions[decided:] {

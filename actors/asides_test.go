@@ -173,3 +173,26 @@ func TestEntriesAreDecidedAboutOnceWhateverIsKilled(t *testing.T) {
 		})
 	}
 }
+
+// A choice that a limit does not allow is dismissed, with the limit; the run goes on, also in the next process, and other choices are applied.
+func TestAReplayBeyondALimitIsDismissed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := holdingRig(t)
+		r.cfg.Plan = parse(t, holdingFlow+"limits: {ids: 62}\n")
+		stop := r.start()
+		<-time.After(time.Minute)
+		replay, drop := r.ask(aside(control.ReplayAside, 1)), r.ask(aside(control.DropAside, 0))
+		<-time.After(time.Minute)
+		if got := r.outcome(replay.ID); got.Outcome != control.Dismissed || !strings.Contains(got.Note, "limits.ids") {
+			t.Errorf("%+v", got)
+		}
+		if got := r.outcome(drop.ID); got.Outcome != control.Applied {
+			t.Errorf("%+v", got)
+		}
+		result, _ := stop()
+		if len(result.Failures) != 0 || len(r.decided(partitions.DecisionReplayed)) != 0 || len(r.decided(partitions.DecisionDropped)) != 1 {
+			t.Errorf("%v, decided %q", result.Failures, r.decided(partitions.DecisionReplayed))
+		}
+	})
+}

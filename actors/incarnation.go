@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -148,14 +149,7 @@ func (in *incarnation) restore() error {
 	if err := in.openRun(); err != nil {
 		return err
 	}
-	for _, n := range in.partitions {
-		m, err := in.machine(n)
-		if err != nil {
-			return err
-		}
-		in.machines[n] = m
-	}
-	if err := in.applyOrders(); err != nil {
+	if err := in.restoreMachines(); err != nil {
 		return err
 	}
 	in.settling = newSettling(in)
@@ -169,6 +163,28 @@ func (in *incarnation) restore() error {
 	var err error
 	in.source, err = in.cfg.Source.Open(in.ctx, in.positions())
 	return err
+}
+
+// restoreMachines restores every partition, and steps in what operators have chosen. A choice that a machine cannot take, since a limit is reached, is
+// dismissed: the run goes on without it.
+func (in *incarnation) restoreMachines() error {
+	for {
+		clear(in.begun)
+		for _, n := range in.partitions {
+			m, err := in.machine(n)
+			if err != nil {
+				return err
+			}
+			in.machines[n] = m
+		}
+		err := in.applyOrders()
+		var failed *orderError
+		if !errors.As(err, &failed) {
+			return err
+		}
+		in.orders = slices.DeleteFunc(slices.Clone(in.orders), func(i control.Intervention) bool { return i.ID == failed.id })
+		in.outcomes[failed.id] = dismissed("it could not be applied, and nothing of it was: %v", failed.err)
+	}
 }
 
 func (in *incarnation) openRun() error {

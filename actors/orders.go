@@ -262,13 +262,22 @@ func (in *incarnation) applyOrders() error {
 		}
 		eff := in.begun[i.Partition]
 		if err := m.Step(ev, &eff); err != nil {
-			return err
+			return &orderError{i.ID, err}
 		}
 		in.begun[i.Partition] = eff
 		in.outcomes[i.ID] = settlement{outcome: control.Applied, epoch: in.state.Epoch + 1}
 	}
 	return in.applyAside(aside)
 }
+
+// orderError is a choice that a machine could not take.
+type orderError struct {
+	id  int64
+	err error
+}
+
+func (e *orderError) Error() string { return fmt.Sprintf("intervention %d: %v", e.id, e.err) }
+func (e *orderError) Unwrap() error { return e.err }
 
 // orderOf is the event that an intervention makes, or why it makes none.
 func orderOf(i control.Intervention, m *partitions.Machine) (ev partitions.Event, no settlement) {
