@@ -30,11 +30,14 @@ func Quote(text string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
 }
 
-// The largest text, and the largest block by columns and by rows, that is believed. A server sends blocks of 65,536 rows.
+// The largest text, the largest block by columns and by rows, and the longest name of a type, that are believed. A server sends blocks of 65,536 rows.
 const (
 	maxText    = 64 << 20
 	maxColumns = 10_000
 	maxRows    = 16 << 20
+	maxKind    = 1000
+	// someRows is how many rows memory is taken for before they have come.
+	someRows = 1 << 12
 )
 
 // reader reads values until the first error, which it keeps.
@@ -80,12 +83,13 @@ func (r *reader) text() string {
 	if r.err != nil || n == 0 {
 		return ""
 	}
-	b := make([]byte, n)
-	if _, err := io.ReadFull(r.Reader, b); err != nil {
+	// Not at once: what comes may end before that.
+	var b strings.Builder
+	if _, err := io.CopyN(&b, r.Reader, int64(n)); err != nil {
 		r.fail(err)
 		return ""
 	}
-	return string(b)
+	return b.String()
 }
 
 // block reads a block and gives its rows.
@@ -102,17 +106,20 @@ func (r *reader) block(fn func(row []any) error) error {
 		}
 	}
 	columns, rows := r.uvarint(), r.uvarint()
-	if columns > maxColumns || rows > maxRows {
+	if columns > maxColumns || rows > maxRows || columns == 0 && rows > 0 {
 		return fmt.Errorf("%w: a block of %d columns and %d rows", ErrProtocol, columns, rows)
 	}
 	if r.err != nil {
 		return r.err
 	}
-	values := make([][]any, columns)
-	for i := range values {
+	var values [][]any
+	for range columns {
 		r.text()
 		kind := r.text()
-		if values[i] = r.column(kind, int(rows)); r.err != nil {
+		if len(kind) > maxKind {
+			return fmt.Errorf("%w: a type of %d bytes", ErrProtocol, len(kind))
+		}
+		if values = append(values, r.column(kind, int(rows))); r.err != nil {
 			return r.err
 		}
 	}
@@ -136,9 +143,11 @@ func (r *reader) column(kind string, rows int) []any {
 		return r.array(strings.TrimSuffix(inner, ")"), rows)
 	}
 	if inner, nullable := strings.CutPrefix(kind, "Nullable("); nullable {
-		nulls := make([]bool, rows)
-		for i := range nulls {
-			nulls[i] = r.fixed(1) != 0
+		nulls := make([]bool, 0, min(rows, someRows))
+		for range rows {
+			if nulls = append(nulls, r.fixed(1) != 0); r.err != nil {
+				return nil
+			}
 		}
 		values := r.column(strings.TrimSuffix(inner, ")"), rows)
 		for i := range values {
@@ -153,7 +162,7 @@ func (r *reader) column(kind string, rows int) []any {
 		r.fail(fmt.Errorf("%w: a column of type %s, which is not read here", ErrProtocol, kind))
 		return nil
 	}
-	values := make([]any, 0, min(rows, 1<<16))
+	values := make([]any, 0, min(rows, someRows))
 	for range rows {
 		if values = append(values, read()); r.err != nil {
 			return nil
@@ -164,7 +173,7 @@ func (r *reader) column(kind string, rows int) []any {
 
 // array reads where each array ends, and then the items of all.
 func (r *reader) array(kind string, rows int) []any {
-	ends := make([]uint64, 0, min(rows, 1<<16))
+	ends := make([]uint64, 0, min(rows, someRows))
 	for range rows {
 		end := r.fixed(8)
 		if n := len(ends); end > maxRows || n > 0 && end < ends[n-1] {
@@ -181,10 +190,11 @@ func (r *reader) array(kind string, rows int) []any {
 	if r.err != nil {
 		return nil
 	}
-	values := make([]any, rows)
+	values := make([]any, 0, len(ends))
 	from := uint64(0)
-	for i, end := range ends {
-		values[i], from = items[from:end:end], end
+	for _, end := range ends {
+		values = append(values, items[from:end:end])
+		from = end
 	}
 	return values
 }
