@@ -61,7 +61,7 @@ func lookAtSink(ctx context.Context, plan *flow.Plan, spec flow.SinkSpec, o *lin
 	}
 	within, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	err = prober.Probe(within, sinks.Target{RunID: "lint", Outputs: sinks.OutputsOf(plan)})
+	err = prober.Probe(within, sinks.Target{RunID: "lint", Outputs: sinks.OutputsOf(plan), Revised: plan.Revised})
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		err = codes.New(codes.SinkUnavailable, "the target has not answered within %s", lookTime)
 	}
