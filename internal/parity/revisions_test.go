@@ -74,7 +74,6 @@ func TestOtherStandingRowsDiffer(t *testing.T) {
 	t.Parallel()
 	cfg := smallConfig(t, smallFlow+"revision: revision\nrevisions: {horizon: 5m}\n", "", "")
 	type row struct {
-		at     int64
 		key    string
 		value  float64
 		number float64
