@@ -18,9 +18,12 @@ import (
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/control/controltest"
+	"github.com/weirstream/weir/internal/chtest"
 	"github.com/weirstream/weir/internal/fixture"
 	"github.com/weirstream/weir/record"
 )
+
+func TestMain(m *testing.M) { os.Exit(chtest.Run(m)) }
 
 // place is everything that workers share: a store, blobs, and the fixture as the flow "ema" and the snapshot "fixture".
 type place struct {
