@@ -76,6 +76,9 @@ type Config struct {
 	// Late publishes the late events of every epoch, as sinks.Entries, after the journal has committed it (before it where a sink cannot tell what stands, and
 	// in the last epoch). They stay in the quarantine all the same. Defaults to none.
 	Late *sinks.Publisher
+	// OnRefused, unless nil, is told when a sink has refused this owner for one who came after it, and of an epoch that is not committed since the lease has
+	// run out by the clock of this process. It may be called by several goroutines. What the store refuses it says itself.
+	OnRefused func(control.Refusal)
 
 	// FetchSize bounds the records of one message. Defaults to 1024.
 	FetchSize int

@@ -185,6 +185,7 @@ func (in *incarnation) commit(c control.Commit, after control.RunState, queues [
 	}
 	journal, err := in.journal()
 	if err != nil {
+		in.tellRefused(control.EffectCommit, "", err)
 		return err
 	}
 	first := in.journalFirst(c)

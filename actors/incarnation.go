@@ -114,6 +114,8 @@ type incarnation struct {
 	publication *sinks.Publication
 	// late is where late events go, nil without any.
 	late *sinks.Publication
+	// owned is the lease under which it began, for what is refused once that is gone.
+	owned *control.Lease
 	// spawned in the order of start.
 	spawned []shell.Address
 }

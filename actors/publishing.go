@@ -26,8 +26,8 @@ func validateSinks(p *sinks.Publisher, check func(bad bool, format string, args 
 // from the journal.
 func (in *incarnation) openSinks() error {
 	to := sinks.Target{RunID: in.cfg.RunID, Partitions: in.partitions}
-	if l := in.lease.Load(); l != nil {
-		to.Token = uint64(l.Token)
+	if in.owned = in.lease.Load(); in.owned != nil {
+		to.Token = uint64(in.owned.Token)
 	}
 	rows, entries := to, to
 	rows.Outputs, rows.Revised = sinks.OutputsOf(in.cfg.Plan), in.cfg.Plan.Revised
@@ -52,7 +52,15 @@ func (in *incarnation) openPublisher(p *sinks.Publisher, to sinks.Target, histor
 	}
 	with := *p
 	with.History = history
+	with.OnRefused = func(sink string, err error) { in.tellRefused(control.EffectPublish, sink, err) }
 	return with.Open(in.ctx, to, committed)
+}
+
+// tellRefused tells of an effect that this owner may not do any more, or was refused by a sink.
+func (in *incarnation) tellRefused(effect, target string, err error) {
+	if l := in.owned; l != nil && in.cfg.OnRefused != nil {
+		in.cfg.OnRefused(control.Refusal{RunID: in.cfg.RunID, Lease: l.Name, Owner: l.Owner, Token: l.Token, Effect: effect, Target: target, Detail: err.Error()})
+	}
 }
 
 // history numbers the rows of a partition that the journal holds.

@@ -36,6 +36,8 @@ type Publisher struct {
 	Min, Max time.Duration
 	// OnState, unless nil, is told what becomes of the sinks. Calls of one sink do not overlap.
 	OnState func(State)
+	// OnRefused, unless nil, is told when a target has refused this owner for one who came after it (STALE_FENCE). It may be called by several goroutines.
+	OnRefused func(sink string, err error)
 	// History gives the rows of a partition that the journal holds, from row 0 on and in order, for a target that lacks some: one that was added to the
 	// run, or has lost what it had.
 	History func(ctx context.Context, partition int32, fn func(Rows) error) error
@@ -185,6 +187,7 @@ func (b *Publication) attempt(ctx context.Context, i int, do func(context.Contex
 	}
 	err := do(ctx, b.writers[i])
 	if err != nil {
+		b.refused(i, err)
 		// Whatever it says, another writer has to read back what stands.
 		_ = b.writers[i].Close()
 		b.writers[i] = nil
@@ -198,6 +201,7 @@ func (b *Publication) open(ctx context.Context, i int) error {
 	to.Committed = maps.Clone(b.committed)
 	w, err := b.p.Sinks[i].Sink.Open(ctx, to)
 	if err != nil {
+		b.refused(i, err)
 		return err
 	}
 	at := w.Published()
@@ -207,6 +211,7 @@ func (b *Publication) open(ctx context.Context, i int) error {
 		}
 	}
 	if err != nil {
+		b.refused(i, err)
 		_ = w.Close() // the reason to give up says more
 		return err
 	}
@@ -224,6 +229,12 @@ func (b *Publication) catchUp(ctx context.Context, w Writer, partition int32, fr
 		}
 		return w.Publish(ctx, []Rows{r})
 	})
+}
+
+func (b *Publication) refused(i int, err error) {
+	if b.p.OnRefused != nil && codes.Has(err, codes.StaleFence) {
+		b.p.OnRefused(b.p.Sinks[i].Name, err)
+	}
 }
 
 func (b *Publication) tell(s State) {

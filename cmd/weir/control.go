@@ -230,7 +230,7 @@ func (a *app) leaseCommand() *cobra.Command {
 			}
 			return a.showLeases([]control.LeaseInfo{l})
 		})
-	return a.group("lease", "Show who may act under which name, until when", "  weir lease list --store sqlite:weir.db", list, show)
+	return a.group("lease", "Show who may act under which name, until when", "  weir lease list --store sqlite:weir.db", list, show, a.leaseRefusedCommand())
 }
 
 func (a *app) showLeases(leases []control.LeaseInfo) error {

@@ -56,5 +56,6 @@ func openRunStore(ctx context.Context, o runOptions, faults *failpoints) (*runSt
 	if wrapStore != nil {
 		out.ControlStore = wrapStore(out.ControlStore)
 	}
+	out.ControlStore = control.Noting(out.ControlStore, nil)
 	return &out, nil
 }

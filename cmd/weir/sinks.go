@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirstream/weir/actors"
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/sinks"
 	"github.com/weirstream/weir/sinks/postgres"
@@ -158,8 +159,13 @@ func (a *app) joinSinks(ctx context.Context, o *runOptions, store *runStore) err
 	return nil
 }
 
-// publish has an engine publish to them.
-func (o *sinkFlags) publish(cfg *actors.Config) { cfg.Publisher, cfg.Late = o.publisher, o.late }
+// publish has an engine publish to them, and note in its store what they refuse.
+func (o *sinkFlags) publish(cfg *actors.Config) {
+	cfg.Publisher, cfg.Late = o.publisher, o.late
+	if notes, can := cfg.Journal.(control.Refusals); can {
+		cfg.OnRefused = func(r control.Refusal) { control.Note(context.Background(), notes, r, nil) }
+	}
+}
 
 // tellSink logs what becomes of a sink.
 func (a *app) tellSink(s sinks.State) {

@@ -31,6 +31,7 @@ func (b *Board) Handed(h sinks.Handed) {
 	}
 	switch at := b.cfg.Now(); {
 	case h.Err != nil:
+		b.refused(h.Err)
 		if c := codes.Of(h.Err); c == nil || c.Verdict != codes.Retry {
 			return // the run ends by it
 		}
