@@ -325,6 +325,54 @@ func TestManyLargeBatchesAreTakenAFewAtATime(t *testing.T) {
 	}
 }
 
+// Records of the formats before Kafka 0.11, which a broker of then sends as they are, are read, with the timestamp where the format has one.
+func TestRecordsOfOldFormatsAreRead(t *testing.T) {
+	t.Parallel()
+	b := start(t, devbroker.Config{})
+	topic := b.topic(t, 1, nil)
+	produce(t, b.write, topic, 0, values(2)...) // so that the log ends at 2
+	var raw []byte
+	v0 := kmsg.MessageV0{Offset: 0, Key: []byte("k"), Value: []byte("format 0")}
+	v0.MessageSize = int32(len(v0.AppendTo(nil)) - 12)
+	v0.CRC = int32(crc32.ChecksumIEEE(v0.AppendTo(nil)[16:]))
+	v1 := kmsg.MessageV1{Offset: 1, Magic: 1, Timestamp: 5000, Value: []byte("format 1")}
+	v1.MessageSize = int32(len(v1.AppendTo(nil)) - 12)
+	v1.CRC = int32(crc32.ChecksumIEEE(v1.AppendTo(nil)[16:]))
+	raw = v1.AppendTo(v0.AppendTo(raw))
+	b.Cluster().ControlKey(int16(kmsg.Fetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		b.Cluster().KeepControl()
+		req := kreq.(*kmsg.FetchRequest)
+		if len(req.Topics) == 0 || len(req.Topics[0].Partitions) == 0 || req.Topics[0].Partitions[0].FetchOffset != 0 {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.FetchResponse)
+		rt := kmsg.NewFetchResponseTopic()
+		rt.Topic, rt.TopicID = req.Topics[0].Topic, req.Topics[0].TopicID
+		rp := kmsg.NewFetchResponseTopicPartition()
+		rp.HighWatermark, rp.LastStableOffset, rp.RecordBatches = 2, 2, raw
+		rt.Partitions = append(rt.Partitions, rp)
+		resp.Topics = append(resp.Topics, rt)
+		return resp, nil, true
+	})
+	r := open(t, newSource(t, b.config(topic)), at(0))
+	var got []record.Record
+	for len(got) < 2 {
+		batches, err := r.Poll(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range batches { // not released, so that the records stay
+			got = append(got, batches[i].Records...)
+		}
+	}
+	if string(got[0].Key) != "k" || string(got[0].Value) != "format 0" || got[0].Arrival != record.NoTime {
+		t.Errorf("format 0: %+v", got[0])
+	}
+	if got[1].Key != nil || string(got[1].Value) != "format 1" || got[1].Arrival != 5e9 || got[1].Position != record.Offset(1) {
+		t.Errorf("format 1: %+v", got[1])
+	}
+}
+
 func TestADamagedBatchIsPoison(t *testing.T) {
 	t.Parallel()
 	b := start(t, devbroker.Config{})
