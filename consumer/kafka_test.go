@@ -64,14 +64,17 @@ func (k *kafkaWorld) copier(topic string) *Producing {
 }
 
 // put writes records to a topic, n for each of the partitions, by keys that lead there.
-func (k *kafkaWorld) put(topic string, n int) {
+func (k *kafkaWorld) put(topic string, n int) { k.t.Helper(); k.putFrom(topic, 0, n) }
+
+// putFrom is put with another number than 0 to begin with.
+func (k *kafkaWorld) putFrom(topic string, from, to int) {
 	k.t.Helper()
 	c := k.copier(topic)
 	var all sync.WaitGroup
 	for p := range int32(4) {
 		key := keyOf(p)
 		all.Go(func() {
-			for i := range n {
+			for i := from; i < to; i++ {
 				if err := c.Copy(k.t.Context(), record.Record{Key: key, Value: fmt.Appendf(nil, "%d:%d", p, i)}); err != nil {
 					k.t.Error(err)
 				}

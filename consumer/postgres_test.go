@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -14,8 +13,6 @@ import (
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources/sourcetest"
 )
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Run(m, pgtest.Config{})) }
 
 // Over PostgreSQL, as the role of the runtime: claims, dead letters in the quarantine, a kill with the lease held, and the take-over that follows it.
 func TestOverPostgres(t *testing.T) {
