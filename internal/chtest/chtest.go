@@ -43,10 +43,11 @@ func (db DB) Connect(t testing.TB) *chclient.Conn {
 type server struct {
 	once         sync.Once
 	err          error
-	dir          string
+	path, dir    string
 	port, secure int
-	stop         func()
-	next         atomic.Int64
+	// kill ends the process, stop the server with all that it has.
+	kill, stop func()
+	next       atomic.Int64
 }
 
 var shared = &server{}
@@ -74,17 +75,48 @@ func Stop() {
 func Database(t testing.TB) DB {
 	t.Helper()
 	shared.once.Do(func() { shared.err = shared.start() })
-	var none errNone
-	switch {
-	case errors.As(shared.err, &none) && os.Getenv("CI") == "":
-		t.Skipf("ClickHouse: %s", none.reason)
-	case shared.err != nil:
-		t.Fatalf("chtest: %v", shared.err)
-	}
+	started(t, shared.err)
 	name := fmt.Sprintf("weir_test_%d", shared.next.Add(1))
 	exec(t, "CREATE DATABASE "+name)
 	t.Cleanup(func() { exec(t, "DROP DATABASE IF EXISTS "+name) })
 	return DB{Name: name, Address: address(shared.port), Secure: address(shared.secure), CA: shared.dir + "/ca.crt"}
+}
+
+// started skips a test where there is no server to be had, or fails it with CI set.
+func started(t testing.TB, err error) {
+	t.Helper()
+	var none errNone
+	switch {
+	case errors.As(err, &none) && os.Getenv("CI") == "":
+		t.Skipf("ClickHouse: %s", none.reason)
+	case err != nil:
+		t.Fatalf("chtest: %v", err)
+	}
+}
+
+// Own is a server of a test's own, that can be killed and started again.
+type Own struct {
+	// DB is its database default.
+	DB
+	s *server
+}
+
+// Start starts a server for a test and ends it at the test's end.
+func Start(t testing.TB) *Own {
+	t.Helper()
+	s := &server{}
+	started(t, s.start())
+	t.Cleanup(s.stop)
+	return &Own{DB{Name: "default", Address: address(s.port), Secure: address(s.secure), CA: s.dir + "/ca.crt"}, s}
+}
+
+// Kill ends its process as a power switch would. What the system has taken from it to write stays.
+func (o *Own) Kill() { o.s.kill() }
+
+// Restart starts it again, where it was.
+func (o *Own) Restart(t testing.TB) {
+	t.Helper()
+	started(t, o.s.run())
 }
 
 func exec(t testing.TB, query string) {

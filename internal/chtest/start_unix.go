@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -83,49 +84,59 @@ func install(apt string, args []string) error {
 	return nil
 }
 
-// launch starts the server and its watchdog, and waits until it answers.
+// launch makes a server's folder and starts the server.
 func (s *server) launch(path string) error {
 	dir, err := os.MkdirTemp("", "weir-ch-")
 	if err != nil {
 		return err
 	}
-	fail := func(err error) error { return errors.Join(err, os.RemoveAll(dir)) }
 	ports, err := freePorts(2)
+	if err == nil {
+		err = errors.Join(certificates(dir), configure(dir, ports[0], ports[1]))
+	}
+	if err == nil {
+		s.path, s.dir, s.port, s.secure = path, dir, ports[0], ports[1]
+		err = s.run()
+	}
 	if err != nil {
-		return fail(err)
+		return errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := errors.Join(certificates(dir), configure(dir, ports[0], ports[1])); err != nil {
-		return fail(err)
+	s.stop = func() {
+		s.kill() // nothing of it is kept
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "chtest:", err)
+		}
 	}
-	cmd := osexec.Command(path, "--config-file="+filepath.Join(dir, "config.xml"))
-	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TZ=UTC"}
+	return nil
+}
+
+// run starts the server's process and its watchdog, and waits until it answers.
+func (s *server) run() error {
+	cmd := osexec.Command(s.path, "--config-file="+filepath.Join(s.dir, "config.xml"))
+	cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "TZ=UTC"}
 	if err := cmd.Start(); err != nil {
-		return fail(err)
+		return err
 	}
 	ended := make(chan struct{})
 	go func() {
 		_ = cmd.Wait() // how it ended is in its log
 		close(ended)
 	}()
-	unwatch, err := watch(cmd.Process.Pid, dir)
-	stop := func() {
-		_ = cmd.Process.Kill() // nothing of it is kept
+	unwatch, err := watch(cmd.Process.Pid, s.dir)
+	s.kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill() // it may have ended already
 		<-ended
 		unwatch()
-		if err := os.RemoveAll(dir); err != nil {
-			fmt.Fprintln(os.Stderr, "chtest:", err)
-		}
-	}
+	})
 	if err == nil {
-		err = answers(ports[0], ended)
+		err = answers(s.port, ended)
 	}
 	if err != nil {
-		text, _ := os.ReadFile(filepath.Join(dir, "errors"))
-		stop()
+		s.kill()
+		text, _ := os.ReadFile(filepath.Join(s.dir, "errors"))
 		return fmt.Errorf("%w\n%s", err, text)
 	}
-	s.dir, s.port, s.secure, s.stop = dir, ports[0], ports[1], stop
 	return nil
 }
 

@@ -216,6 +216,51 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// TestServerKilled: the server dies between any two steps of a publication. What is seen once it is back is whole, and going on gives each row once.
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	server := chtest.Start(t)
+	var dies string
+	s := sink(t, server.URL(chtest.Super), func(c *clickhouse.Config) {
+		c.Hook = func(step string) error {
+			if step == dies {
+				server.Kill()
+			}
+			return nil
+		}
+	})
+	to := target("x")
+	for round, step := range []string{"begin", "staged", "published"} {
+		from := int64(10 * round)
+		to.Token = uint64(round + 1)
+		w := open(t, s, to)
+		dies = step
+		if err := w.Publish(t.Context(), []sinks.Rows{rows(0, from, from+10), rows(1, from, from+10)}); !codes.Has(err, codes.SinkUnavailable) {
+			t.Errorf("killed at %s: %v, want SINK_UNAVAILABLE", step, err)
+		}
+		if _, err := s.Open(t.Context(), to); !codes.Has(err, codes.SinkUnavailable) {
+			t.Errorf("killed at %s: opened, %v", step, err)
+		}
+		dies = ""
+		server.Restart(t)
+		seen := from
+		if step == "published" {
+			seen += 10
+		}
+		if got, want := answer(t, server.DB, "SELECT count(), max(row_number) + 1 FROM results"), fmt.Sprintf("%d %d", 2*seen, seen); got != want && seen > 0 {
+			t.Errorf("killed at %s: %s, want %s", step, got, want)
+		}
+		w = open(t, s, to)
+		if at := w.Published(); at[0] != seen || at[1] != seen {
+			t.Errorf("killed at %s: %v stand, want %d", step, at, seen)
+		}
+		publish(t, w, rows(1, from, from+10), rows(0, from, from+10))
+	}
+	if got := answer(t, server.DB, "SELECT count(), uniqExact(partition, row_number) FROM results"); got != "60 60" {
+		t.Errorf("%s rows in the end, want 60", got)
+	}
+}
+
 // cutter makes connections that break at the at-th write, or before the answer to it, once armed.
 type cutter struct {
 	at      int

@@ -93,18 +93,19 @@ func (w *writer) publish(ctx context.Context, rest []sinks.Rows) error {
 	return err
 }
 
-// flush inserts the rows that were encoded, as one block. The token names the run, the owner and each stretch of rows.
+// token names the run, the owner and each stretch of the rows that were encoded.
+func (w *writer) token() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %v", w.to.RunID, w.to.Token, w.encode.stretches))
+	return "weir-" + hex.EncodeToString(sum[:])
+}
+
+// flush inserts the rows that were encoded, as one block.
 func (w *writer) flush(ctx context.Context) error {
 	e := w.encode
 	if e.rows == 0 {
 		return nil
 	}
-	token := ""
-	if w.tokens {
-		sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %v", w.to.RunID, w.to.Token, e.stretches))
-		token = "weir-" + hex.EncodeToString(sum[:])
-	}
-	err := w.conn.Insert(ctx, w.insert(w.s.rows(), e.columns, token), chclient.Block{Rows: e.rows, Columns: e.data})
+	err := w.conn.Insert(ctx, w.insert(w.s.rows(), e.columns, w.token()), chclient.Block{Rows: e.rows, Columns: e.data})
 	e.reset()
 	return w.fail(ctx, "writing rows", err)
 }
