@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -114,17 +115,33 @@ func (j *Joined) Open(ctx context.Context, target sinks.Target) (sinks.Writer, e
 	return out, nil
 }
 
-// rights looks at what the journal's role may do, so that it is found out before the first epoch.
+// rights looks at what the journal's role may do, so that it is found out before the first epoch. A sink that makes its tables grants it what it needs.
 func (j *Joined) rights(ctx context.Context, w *writer) error {
 	return j.j.Borrow(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		theirs := *w
 		theirs.conn = conn
 		err := theirs.checkTables(ctx, false)
+		if codes.Has(err, codes.SinkDenied) && j.s.cfg.Create {
+			if err := w.grant(ctx, conn); err != nil {
+				return err
+			}
+			err = theirs.checkTables(ctx, false)
+		}
 		if codes.Has(err, codes.SinkDenied) {
 			return codes.New(codes.SinkDenied, "rows are written in the transactions of the journal, by its role: %w", err)
 		}
 		return err
 	})
+}
+
+// grant lets the role of another connection write, as far as ours may.
+func (w *writer) grant(ctx context.Context, to *pgx.Conn) error {
+	var role string
+	if err := to.QueryRow(ctx, `SELECT current_user`).Scan(&role); err != nil {
+		return err
+	}
+	_, err := w.conn.Exec(ctx, "GRANT "+strings.Join(w.rights(), ", ")+" ON "+w.s.table+" TO "+quote(role)+"; GRANT SELECT, INSERT, UPDATE ON "+w.s.progress+" TO "+quote(role))
+	return w.fail(ctx, "granting the journal's role what it needs", err)
 }
 
 // joinedWriter writes within the transactions of the journal.

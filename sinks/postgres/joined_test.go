@@ -49,13 +49,6 @@ func journal(t testing.TB, run string) *journalled {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.s.Close() }) // the test is over
-	// The journal's role writes the rows, so it needs the rights.
-	w, err := sink(t, j.db.Super, nil).Open(t.Context(), sinks.Target{RunID: "maker", Outputs: sinktest.Outputs})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = w.Close()
-	j.exec(t, "GRANT SELECT, INSERT ON results TO weir_runtime", "GRANT SELECT, INSERT, UPDATE ON results_progress TO weir_runtime")
 	return j
 }
 
@@ -162,8 +155,18 @@ func TestWithinAnotherDatabase(t *testing.T) {
 	if _, err := sink(t, "postgres://u:canary-pw@127.0.0.1:1/x", nil).Within(t.Context(), j.s); !codes.Has(err, codes.SinkUnavailable) {
 		t.Errorf("unreachable: %v", err)
 	}
-	j.exec(t, "REVOKE INSERT ON results FROM weir_runtime")
-	_, err := j.sink(t, nil).Open(t.Context(), sinks.Target{RunID: "r", Outputs: sinktest.Outputs, Partitions: []int32{0}, Token: 1})
+	to := sinks.Target{RunID: "r", Outputs: sinktest.Outputs, Partitions: []int32{0}, Token: 1}
+	w, err := j.sink(t, nil).Open(t.Context(), to)
+	if err != nil {
+		t.Fatalf("who makes the tables grants the journal's role what it needs: %v", err)
+	}
+	_ = w.Close()
+	j.exec(t, "REVOKE INSERT ON results FROM "+pgtest.RuntimeLogin)
+	poor, err := sink(t, j.db.Super, func(c *postgres.Config) { c.Create = false }).Within(t.Context(), j.s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = poor.Open(t.Context(), to)
 	if !codes.Has(err, codes.SinkDenied) || !strings.Contains(err.Error(), "by its role") || !strings.Contains(err.Error(), "may not INSERT") {
 		t.Errorf("without a right: %v", err)
 	}

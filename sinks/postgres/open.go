@@ -43,16 +43,20 @@ func (w *writer) open(ctx context.Context) (map[int32]int64, error) {
 
 // checkTables looks at both tables. missing says that one that is not there yet is fine.
 func (w *writer) checkTables(ctx context.Context, missing bool) error {
-	rights := []string{"INSERT", "SELECT"}
-	if w.to.Revised {
-		rights = append(rights, "UPDATE")
-	}
 	key := slices.Sorted(slices.Values(keyOf(w.to)))
-	if err := w.checkTable(ctx, missing, w.s.base, columns(w.to.Outputs), key, rights...); err != nil {
+	if err := w.checkTable(ctx, missing, w.s.base, columns(w.to.Outputs), key, w.rights()...); err != nil {
 		return err
 	}
 	progress := []column{{"run_id", "text"}, {"partition", "integer"}, {"rows_published", "bigint"}, {"fence_token", "bigint"}}
 	return w.checkTable(ctx, missing, w.s.base+"_progress", progress, []string{"partition", "run_id"}, "SELECT", "INSERT", "UPDATE")
+}
+
+// rights are those on the table.
+func (w *writer) rights() []string {
+	if w.to.Revised {
+		return []string{"INSERT", "SELECT", "UPDATE"}
+	}
+	return []string{"INSERT", "SELECT"}
 }
 
 // usable refuses a server on which a promise would be void.
