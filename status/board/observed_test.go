@@ -2,6 +2,7 @@ package board
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -199,4 +200,41 @@ func TestASetWithoutBoards(t *testing.T) {
 	if r := set.Report(); r.Group != nil || r.GroupSince != nil {
 		t.Errorf("%+v", r)
 	}
+}
+
+// The clock of the broker of one partition is two days behind: its records seem to be from the future, are set aside and move no watermark. Which
+// partition it is, since when, and what ends it is said; the other one goes on, and once the clock is right so does this one.
+func TestBrokersWhoseClocksDiffer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		put := func(p int32, from, to int, behind time.Duration) {
+			for n := from; n < to; n++ {
+				sec := 1_700_000_000 + n
+				s.log.Append(p, record.Record{
+					Key: []byte("k"), Value: fmt.Appendf(nil, `{"id":"%d-%d","k":"k%d","t":%d,"n":%d,"v":1}`, p, n, p, sec, n),
+					Arrival: record.EventTime(time.Unix(int64(sec), 0).Add(-behind).UnixNano()),
+				})
+			}
+		}
+		put(0, 0, 10, 0)
+		put(1, 0, 10, 0)
+		s.pass(time.Second)
+		put(0, 10, 20, 0)
+		put(1, 10, 20, 48*time.Hour)
+		s.pass(30 * time.Second)
+		r := s.why()[status.WhyFuture]
+		if r.Partition == nil || *r.Partition != 1 || r.Since == nil || time.Since(*r.Since) < 25*time.Second || !strings.Contains(r.Text, "10 records from the future") || !strings.Contains(r.Release, "max_future_skew") {
+			t.Errorf("%+v", s.why())
+		}
+		if c := s.look().Counts; c.Future != 10 || c.Consumed != 30 {
+			t.Errorf("%+v", c)
+		}
+		put(1, 10, 30, 0) // those of before once more: they were not taken for seen
+		s.pass(2 * time.Second)
+		if _, told := s.why()[status.WhyFuture]; told {
+			t.Errorf("the clock is right again: %+v", s.why())
+		}
+		s.stop()
+	})
 }
