@@ -82,6 +82,8 @@ var (
 	BlockedPart   = Metric{Name: "weir_partition_blocked", Type: Gauge, Help: "1 for a partition that is not read any more until somebody acts.", Labels: []string{LabelPartition}}
 	StateSeconds  = Metric{Name: "weir_partition_state_seconds_total", Type: Counter, Unit: "seconds", Help: "Time that the partition has spent in each state. The states exclude one another: their sum is the time it has been watched.", Labels: []string{LabelPartition, LabelState}}
 	Gaps          = Metric{Name: "weir_partition_open_gaps", Type: Gauge, Help: "Open runs of missing sequence numbers.", Labels: []string{LabelPartition}}
+	HeldKeys      = Metric{Name: "weir_partition_held_keys", Type: Gauge, Help: "Keys that wait for a record that is set aside, of a flow with hold_key.", Labels: []string{LabelPartition}}
+	HeldRecords   = Metric{Name: "weir_partition_held_records", Type: Gauge, Help: "Records of them that wait.", Labels: []string{LabelPartition}}
 	Credits       = Metric{Name: "weir_partition_in_flight_records", Type: Gauge, Help: "Records handed out and not yet processed, at the last change or commit.", Labels: []string{LabelPartition}}
 	CreditBytes   = Metric{Name: "weir_partition_in_flight_bytes", Type: Gauge, Unit: "bytes", Help: "Bytes of them.", Labels: []string{LabelPartition}}
 	Window        = Metric{Name: "weir_partition_window_bytes", Type: Gauge, Unit: "bytes", Help: "Limit of the bytes in flight.", Labels: []string{LabelPartition}}
@@ -100,7 +102,7 @@ func Table() []Metric {
 		Commits, CommitSeconds, CommitLast, CommitAge, CommitOpen, Refused, Checkpoints, CheckpointAge, CheckpointLen, Outage, Observed,
 		SinkUp, SinkRows, SinkBytes, SinkCalls, SinkSeconds, SinkRetries, SinkLag,
 		Watermark, WatermarkAge,
-		PartWatermark, HoldsMark, LagRecords, Readable, LagSeconds, Progress, Stalled, BlockedPart, StateSeconds, Gaps, Credits, CreditBytes, Window, Aside,
+		PartWatermark, HoldsMark, LagRecords, Readable, LagSeconds, Progress, Stalled, BlockedPart, StateSeconds, Gaps, HeldKeys, HeldRecords, Credits, CreditBytes, Window, Aside,
 		Records, Outputs, Quarantine,
 	}
 }

@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// WhyKeysHeld is the code of keys that wait for a record that is set aside.
-const WhyKeysHeld = "KEYS_HELD"
-
 // Held are the keys of a partition that wait for records that are set aside, of a flow with hold_key.
 type Held struct {
 	// Keys is how many wait, Records how many records of them.

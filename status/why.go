@@ -52,6 +52,7 @@ const (
 	WhyRebalancing     = "REBALANCING"
 	WhyNoMember        = "NO_MEMBER"
 	WhyGap             = "OPEN_GAP"
+	WhyKeysHeld        = "KEYS_HELD"
 	WhyFuture          = "RECORDS_FROM_THE_FUTURE"
 	WhyLate            = "RECORDS_LATE"
 	WhySilent          = "SILENT"

@@ -157,7 +157,7 @@ func TestQuarantineReplay(t *testing.T) {
 		return parse(t, string(text))
 	}
 	stream, batch := document("stream.json"), document("batch.json")
-	if stream["values_hash"] != batch["values_hash"] || stream["omitted"] != 3.0 || stream["consumed"] != 4.0 || batch["consumed"] != 5.0 {
+	if stream["values_hash"] != batch["values_hash"] || stream["omitted"] != 3.0 || stream["consumed"] != 4.0 || stream["replayed"] != 1.0 || batch["consumed"] != 5.0 {
 		t.Errorf("stream %v\nbatch %v", stream, batch)
 	}
 	refused(t, dir, 3, []string{"RUN_FINISHED"}, on("idle confirm new --partition 0 --apply --reason x")...)

@@ -107,6 +107,16 @@ type parts struct {
 	of    map[int32]string
 }
 
+// Decisions are those of all parts.
+func (p parts) Decisions(ctx context.Context, _ string, fn func(partitions.Decision) error) error {
+	for i := range p.parts {
+		if err := p.Journal.Decisions(ctx, p.parts[i].Header.RunID, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // readParts finds the run, or the runs of its partitions.
 func readParts(ctx context.Context, store control.ControlStore, run string) (parts, error) {
 	out := parts{Journal: store, of: map[int32]string{}}

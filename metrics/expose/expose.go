@@ -185,6 +185,12 @@ func (s samples) ofPartition(r *status.Snapshot, p *status.Partition) {
 		gaps = p.Gap.Open
 	}
 	s.count(metrics.Gaps, int64(gaps), n)
+	var held status.Held
+	if p.Held != nil {
+		held = *p.Held
+	}
+	s.count(metrics.HeldKeys, int64(held.Keys), n)
+	s.count(metrics.HeldRecords, int64(held.Records), n)
 	s.count(metrics.Credits, p.Queue.Records, n)
 	s.count(metrics.CreditBytes, p.Queue.Bytes, n)
 	s.count(metrics.Window, p.Queue.WindowBytes, n)

@@ -30,6 +30,8 @@ type Doc struct {
 	Watermark  record.EventTime
 	FenceToken uint64
 	ValuesHash string
+	// Replayed is how many records came in that were set aside before, and are counted so: see partitions.Reinstate. It is left out when it is 0.
+	Replayed int64
 	// EventsHash is the hash of the canonical bytes of events. It is not part of the document.
 	EventsHash string
 	// Rows is the number of values.
@@ -83,12 +85,16 @@ func (d Doc) head() map[string]any {
 	default:
 		watermark = d.Watermark.String()
 	}
-	return map[string]any{
+	m := map[string]any{
 		"format": Format, "flow": map[string]any{"name": d.Flow, "fingerprint": d.Fingerprint}, "mode": d.Mode,
 		"values_hash": d.ValuesHash, "positions": positions, "watermark": watermark, "fence_token": d.FenceToken,
 		"consumed": d.Counts.Consumed, "filtered": d.Counts.Filtered, "omitted": d.Counts.Omitted,
 		"duplicates_skipped": d.Counts.Duplicates, "late": d.Counts.Late, "future": d.Counts.Future,
 	}
+	if d.Replayed > 0 {
+		m["replayed"] = d.Replayed
+	}
+	return m
 }
 
 // position is a JSON integer while every reader can hold it, and a decimal string beyond.

@@ -20,7 +20,23 @@ func FromJournal(ctx context.Context, j control.Journal, runID string, d Doc, pl
 	for _, p := range slices.Sorted(maps.Keys(d.Positions)) {
 		runs = append(runs, journalRun(ctx, j, runID, p))
 	}
+	replayed, err := Replayed(ctx, j, runID)
+	if err != nil {
+		return d, err
+	}
+	d.Replayed = replayed
 	return Write(d, plan, runs, path, keep)
+}
+
+// Replayed is how many records of a run's quarantine came in by a replay.
+func Replayed(ctx context.Context, j control.Journal, runID string) (n int64, err error) {
+	err = j.Decisions(ctx, runID, func(d partitions.Decision) error {
+		if a, ok := d.Aside(); ok && a.Outcome == partitions.OutcomeConsumed {
+			n++
+		}
+		return nil
+	})
+	return n, err
 }
 
 // Write merges runs into a document.
