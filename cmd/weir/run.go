@@ -14,6 +14,7 @@ import (
 	"github.com/weirstream/weir/actors"
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/internal/heap"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sinks/emit"
 	"github.com/weirstream/weir/sources"
@@ -303,8 +304,12 @@ func (a *app) printBound(ctx context.Context, plan *flow.Plan, source sources.So
 	}
 	bound := plan.MemoryBound(len(info.Partitions))
 	a.notice("weir: %s: at most %d MiB of memory for the state and buffers of %d partitions\n", printable(info.Name), bound.Total>>20, len(info.Partitions))
+	heap.Floor(min(heapFloor, bound.Total/2)) // to the end of the process
 	return nil
 }
+
+// heapFloor is how much of its bound a daemon takes before it collects what does not live.
+const heapFloor = 128 << 20
 
 func (a *app) progress(p actors.Progress) {
 	a.log.Info("committed", "epoch", p.Epoch, "records", p.Counts.Records, "outputs", p.Counts.Outputs, "watermark", p.Watermark.String(), "commit", p.CommitTime)

@@ -20,6 +20,20 @@ import (
 	"github.com/weirstream/weir/internal/fixture"
 )
 
+// speedFlow computes over every record.
+const speedFlow = `flow: weir/1
+name: speed
+id: event_id
+key: instrument
+time: {field: event_time, unit: rfc3339}
+lateness: 5s
+dedupe: {horizon: 1m}
+operators:
+  - {name: ema3, type: ema, input: close, period: 3}
+outputs: [ema3]
+limits: {ids: 400000, keys: 1000, reorder: 400000, ticks: 400000}
+`
+
 // apartArgs run a topic by partitions.
 func apartArgs(addr, topic, id string, more ...string) []string {
 	return runArgs(addr, topic, id, append([]string{"--scope", "partition", "--group", id, "--epoch", "50ms"}, more...)...)

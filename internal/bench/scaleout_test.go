@@ -24,6 +24,7 @@ import (
 	"github.com/weirstream/weir/actors/group"
 	"github.com/weirstream/weir/control/postgres"
 	"github.com/weirstream/weir/flow"
+	"github.com/weirstream/weir/internal/heap"
 	"github.com/weirstream/weir/internal/pgtest"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources"
@@ -134,6 +135,7 @@ func (d *daemon) run() error {
 		return err
 	}
 	go d.listen(stop)
+	defer heap.Floor(128 << 20)() // as `weir run` does
 	cfg := func(p int32) actors.Config {
 		c := actors.Config{Plan: plan, Source: held{source, d}, Journal: store, EpochEvery: scaleEpoch, Fencing: &actors.Fencing{Leases: store}, RunID: d.spec.Run,
 			OnProgress: func(now actors.Progress) { d.progress(p, now.Counts.Records) }}

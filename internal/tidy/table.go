@@ -204,6 +204,8 @@ var Table = []Row{
 		Why: "What both Kafka edges share: options, log, and what stands behind a broker that does not answer."},
 	{Package: "internal/fixture",
 		Why: "The golden input, embedded."},
+	{Package: "internal/heap",
+		Why: "Tunes the garbage collector of a daemon."},
 	{Package: "internal/parity", Imports: []string{"*"}, TestVendors: aws,
 		Why: "Runs all three modes and compares them."},
 	{Package: "internal/bench", Imports: []string{"*"}, Vendors: append([]string{xxh3}, franz...),
