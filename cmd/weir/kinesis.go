@@ -164,7 +164,7 @@ func (a *app) shared(ctx context.Context, plan *flow.Plan, stream *kinesis.Strea
 	}
 	a.cleanUp, a.working = member.Abandon, true
 	defer a.alarms(ctx, o, store, stream, member)()
-	return a.finishApart(o, stands, member.Run(ctx))
+	return a.endApart(ctx, o, store, stands, member.Run(ctx))
 }
 
 // family follows the shards of the stream.

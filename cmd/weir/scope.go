@@ -151,7 +151,7 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 		return err
 	}
 	a.cleanUp, a.working = member.Abandon, true
-	return a.finishApart(o, stands, member.Run(ctx))
+	return a.endApart(ctx, o, store, stands, member.Run(ctx))
 }
 
 // engineOf is what the flags say of the engine of a partition, and what it tells.
