@@ -86,8 +86,8 @@
 //
 // # What operators choose
 //
-// Config.Interventions brings an operator's choice to the run: a gap that is accepted, an idle partition, a missing number that will not come, what is
-// blocked read again. It takes effect between two incarnations: the first ends in order, the next steps it into the restored machine before anything is
+// Config.Interventions brings an operator's choice to the run: a gap that is accepted, an idle partition, a missing number that will not come, entries of
+// the quarantine that are replayed or dropped (asides.go), what is blocked read again. It takes effect between two incarnations: the first ends in order, the next steps it into the restored machine before anything is
 // read, and commits the decision with its first cut (orders.go).
 //
 // # What holds a partition

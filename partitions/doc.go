@@ -46,6 +46,7 @@
 //	tombstone   no value                                         Omitted    TOMBSTONE                no       no       no
 //	unreadable  not strict JSON, or a field is not what it must  Omitted    UNREADABLE               no       no       no
 //	filtered    readable, not selected by the flow               Filtered   -                        no       no       no
+//	overflow    its key is held, and no more may wait            Omitted    HELD_OVERFLOW            no       no       no
 //	duplicate   its id lives in the set                          Duplicates see Machine.revise if    as is    no       yes
 //	                                                                        its revision is > 0
 //	future      event time > log's timestamp + max skew          Future     FUTURE                   no       no       no
@@ -56,6 +57,8 @@
 // A late record's id is kept only if it lies within the dedupe horizon, and its sequence number fills a gap, which may move W. An id
 // that the horizon has passed is unknown: the record is late then, each time it comes. A record that takes no part does not wake an
 // idle input, but the polls are not "answered empty" while records come.
+//
+// In a flow with hold_key an accepted record whose key is held waits for the record that holds it, see hold.go, and only then for the watermark.
 //
 // The key is the text of the flow's key field. Where the log's own key differs from it, the field wins: the log's key only chose the
 // partition. A producer that lets the two disagree spreads a key over partitions, and each then has a state of its own.
@@ -79,6 +82,7 @@
 //	Deliver                             rows, verdicts, position              INTERNAL  the error
 //	EndOfSource                         everything is released; FINISHED      -         the error
 //	IdleConfirmed, EmptyPoll, CloseGap  a decision, where it changes a thing  INTERNAL  the error
+//	Reinstate, Discard                  a decision, and what follows from it  INTERNAL  the error
 //	Seam                                a decision, the position              INTERNAL  the error
 //	BeginHistory                        HISTORY, when nothing came before     INTERNAL  the error
 //	Cut                                 a delta                               a delta   panic
@@ -96,6 +100,7 @@
 //	keys.go, grid.go   the operators of each key; the regular clock
 //	revise.go          what becomes of a revision; past.go what is kept behind W for it, revisions.go what the reorder buffer knows of it
 //	step_*.go          events → verdicts; release.go rows
+//	quarantine*.go     what was set aside, and its replay; hold.go keys that wait for it
 //	seam.go            a history, and the seam to the log that continues it
 //	cut.go, restore.go state → deltas → state; ledger.go the account of the blobs
 package partitions
