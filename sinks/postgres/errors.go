@@ -48,6 +48,7 @@ var verdicts = map[string]struct {
 	"25P03": {codes.SinkUnavailable, "the transaction stood still for too long and was ended"},
 	"55P03": {codes.SinkUnavailable, "another transaction holds the lock"},
 	"53100": {codes.SinkUnavailable, "the server's disk is full; make room"},
+	"54000": {codes.SinkRefused, "a row is larger than the server takes; of rows that are revisions the key has to fit an index, which takes about 2,700 bytes"},
 }
 
 func verdict(state string) (code *codes.Code, reason string) {
