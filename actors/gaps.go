@@ -52,7 +52,11 @@ func (s *supervisor) judgeGap(i control.Intervention, b blockedAt, log *logSeen)
 		return within(i, first, e)
 	}
 	// The log cannot be asked. The one place that it has named is known to be there.
-	if b.block.Known && i.To != b.block.Have {
+	if !b.block.Known {
+		return dismissed("partition %d was not moved: its log held nothing that would tell where it goes on, so %s may lie behind what comes next, and a partition never goes back. "+
+			"Once it holds a record again, --retry meets that one and names it; a shard that is closed gets none, and a process that is started with --accept-gap --reason ends it where it stands", i.Partition, i.To), false
+	}
+	if i.To != b.block.Have {
 		return dismissed("partition %d was not moved: its log names %s to read on at, and cannot say whether it has %s. Accept the gap to that position; if it is gone too by now, --retry names the next", i.Partition, b.block.Have, i.To), false
 	}
 	return o, true
