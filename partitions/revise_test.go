@@ -99,6 +99,11 @@ func checkRevisions(t *testing.T, text string, seed uint64, events int) (again i
 	}
 	whole.deliver(t, recordsOf(sent))
 	batch.deliver(t, recordsOf(sorted))
+	for _, k := range h.m.past.keys {
+		if kept := h.m.kept(); len(k.again) > 0 && (k.again[0].at < kept || plan.ClockEvery > 0 && k.again[0].at == kept) {
+			t.Fatalf("seed %d: the number of a result at %s is kept, at %s", seed, k.again[0].at, kept)
+		}
+	}
 	for _, x := range []*harness{h, whole, batch} {
 		x.finish(t, record.NoTime)
 	}
@@ -200,6 +205,46 @@ func TestInheritedHistory(t *testing.T) {
 		child.deliver(t, recordsOf(sent[half:]))
 		child.finish(t, record.NoTime)
 		same(t, fmt.Sprintf("flow %d", i), append(parent.rows, child.rows...), whole.rows)
+	}
+}
+
+// TestMergedHistories: two partitions become one, and what each had kept is in one order.
+func TestMergedHistories(t *testing.T) {
+	t.Parallel()
+	for i, text := range publishing {
+		plan := planOf(t, text)
+		sent, _ := revisedLog(rand.New(rand.NewPCG(uint64(i), 34)), 300, int64(plan.Lateness)/1_000_000, int64(plan.RevisionHorizon)/1_000_000)
+		half := len(sent) / 2
+		merged := func() *harness {
+			a, b, child := newHarness(plan, 0), newHarness(plan, 1), newHarness(plan, 2)
+			for _, m := range sent[:half] {
+				h := a
+				if m.key == "k1" {
+					h = b
+				}
+				h.deliver(t, []record.Record{m.Record})
+			}
+			var err error
+			if child.m, err = Inherit(plan, 2, []*Machine{a.m, b.m}, func(string) bool { return true }, &child.eff); err != nil {
+				t.Fatal(err)
+			}
+			if child.m.waiting.kept() < 5 || len(child.m.keys.names) != 3 {
+				t.Fatalf("flow %d: %d records of %d keys are kept", i, child.m.waiting.kept(), len(child.m.keys.names))
+			}
+			child.eff.Reset() // the rows up to here are the same in both
+			return child
+		}
+		want, got := merged(), merged()
+		got.cutAndCrash(t)
+		for at := half; at < len(sent); at += 7 {
+			records := recordsOf(sent[at:min(at+7, len(sent))])
+			want.deliver(t, records)
+			got.deliver(t, records)
+			sameState(t, fmt.Sprintf("flow %d, record %d", i, at), got.m.FullState(), want.m.FullState())
+		}
+		want.finish(t, record.NoTime)
+		got.finish(t, record.NoTime)
+		same(t, fmt.Sprintf("flow %d", i), got.rows, want.rows)
 	}
 }
 
