@@ -19,6 +19,7 @@ import (
 	"github.com/weirstream/weir/actors/reshard"
 	"github.com/weirstream/weir/balance"
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/control/controltest"
 	"github.com/weirstream/weir/flow"
 	"github.com/weirstream/weir/internal/kinesistest"
@@ -109,12 +110,9 @@ func (p *plant) open() []kinesis.Shard {
 // split cuts a shard in two, now and then so that one of them has next to no keys.
 func (p *plant) split() {
 	p.t.Helper()
-	open := p.open()
+	open := slices.DeleteFunc(p.open(), func(s kinesis.Shard) bool { return new(big.Int).Sub(s.Last, s.First).BitLen() < 100 })
 	s := open[p.rng.IntN(len(open))]
 	width := new(big.Int).Sub(s.Last, s.First)
-	if width.BitLen() < 100 {
-		return
-	}
 	at := new(big.Int).Add(s.First, new(big.Int).Rsh(width, 1))
 	if p.rng.IntN(4) == 0 {
 		at = new(big.Int).Add(s.First, big.NewInt(2))
@@ -229,7 +227,7 @@ func (p *plant) undisturbed() []string {
 	return out
 }
 
-// A stream is split and merged at random (1 to 8 shards, and down again, some of them empty) while two workers read it, are killed, leave and come. Every
+// A stream is split and merged at random (1 to 8 shards, and down to 3, some of them empty) while two workers read it, are killed, leave and come. Every
 // key's records come in order, nothing is lost, and the results are those of one partition that nobody disturbed.
 func TestSplitsAndMergesUnderKills(t *testing.T) {
 	t.Parallel()
@@ -244,12 +242,13 @@ func TestSplitsAndMergesUnderKills(t *testing.T) {
 			const ttl = 1500 * time.Millisecond
 			workers := []*worker{p.work(ttl), p.work(ttl)}
 			const records, start = 400, 1_700_000_000_000
-			faults := 0
+			faults, most := 0, 0
 			for i := range records {
 				p.put(fmt.Sprintf("k%d", p.rng.IntN(20)), nil, start+100*i)
 				switch {
-				case i%40 == 20 && i < records/2 && len(p.open()) < 8:
+				case i%25 == 12 && i < records/2 && len(p.open()) < 8:
 					p.split()
+					most = max(most, len(p.open()))
 				case i%40 == 20 && i >= records/2:
 					p.merge()
 				case i%60 == 59:
@@ -279,16 +278,68 @@ func TestSplitsAndMergesUnderKills(t *testing.T) {
 					}
 				}
 			}
-			closed := 0
-			for _, s := range p.shards() {
-				if s.Closed {
-					closed++
-				}
-			}
-			if closed < 8 || faults < 5 {
-				t.Errorf("%d shards were closed, %d faults: the history is too calm", closed, faults)
+			if last, empty := len(p.open()), p.emptyShards(); most != 8 || last != 3 || empty == 0 || faults < 5 {
+				t.Errorf("at most %d shards, %d in the end, %d without a record, %d faults: the history is another one", most, last, empty, faults)
 			}
 		})
+	}
+}
+
+// emptyShards are the shards of which the run has seen no record although it has finished them, or works on them.
+func (p *plant) emptyShards() (n int) {
+	p.t.Helper()
+	runs, err := p.store.Runs(p.t.Context())
+	p.must(runs, err)
+	for _, r := range runs {
+		if r.Counts.Records == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Lesson 1: a closed shard is not a finished one. Whoever comes to a stream that was resharded before it was read claims the closed shards too, reads
+// each to its end, and an empty one ends as well; only then come those that go on from it.
+func TestLessonClosedShardsAreDrained(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 11)
+	const start, ttl = 1_700_000_000_000, 1500 * time.Millisecond
+	for i := range 20 {
+		p.put(fmt.Sprintf("k%d", i%4), nil, start+100*i)
+	}
+	p.split() // shard 0 is closed, with records
+	p.split() // one of its children is closed and empty
+	for i := range 20 {
+		p.put(fmt.Sprintf("k%d", i%4), nil, start+10_000+100*i)
+	}
+	for _, s := range p.open() {
+		p.put("closing-"+s.ID, aws.String(s.First.String()), start+1_000_000)
+	}
+	w := p.work(ttl)
+	p.until(func() bool { return p.consumed() == int64(len(p.sent)) })
+	w.end()
+	if got, want := p.rows(t), p.undisturbed(); !slices.Equal(got, want) {
+		t.Errorf("%d rows, want %d", len(got), len(want))
+	}
+	runs, err := p.store.Runs(t.Context())
+	p.must(runs, err)
+	status := map[int32]control.RunInfo{}
+	for _, r := range runs {
+		n, _ := group.PartitionOf("run", r.Header.RunID)
+		status[n] = r
+	}
+	empty := 0
+	for _, s := range p.shards() {
+		r, has := status[s.Number]
+		if finished := has && r.Status == control.RunFinished; !has || finished != s.Closed {
+			t.Errorf("%s is closed: %v, and stands as %+v", s.ID, s.Closed, r)
+		}
+		if s.Closed && r.Counts.Records == 0 {
+			empty++
+		}
+	}
+	if empty != 1 || status[0].Counts.Records != 20 {
+		t.Errorf("%d closed shards were empty, and %d records were in shard 0: the history is another one", empty, status[0].Counts.Records)
 	}
 }
 
