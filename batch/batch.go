@@ -39,6 +39,8 @@ type Config struct {
 	// Quarantine is called with every record set aside, and Decision with every recorded decision. Both may be nil.
 	Quarantine func(partitions.Quarantined) error
 	Decision   func(partitions.Decision) error
+	// Decided are the recorded decisions of a run that this one replays, in their order: those that no record makes are made again where they were made.
+	Decided []partitions.Decision
 }
 
 // Run runs the flow to the end of its source and returns the emit document. Memory does not grow with the input: rows wait in files
@@ -152,7 +154,7 @@ func (r *run) deliver(ctx context.Context, b *record.Batch) error {
 	if l == nil {
 		return codes.New(codes.Internal, "the source delivered partition %d, which it had not named", b.Partition)
 	}
-	return r.step(ctx, l, partitions.Deliver{Batch: b})
+	return l.pieces(b, func(ev partitions.Event) error { return r.step(ctx, l, ev) })
 }
 
 func (r *run) step(ctx context.Context, l *lane, ev partitions.Event) error {
@@ -184,6 +186,7 @@ func (r *run) row(row *partitions.Row) error {
 
 func (r *run) report(ctx context.Context, l *lane) error {
 	for _, q := range l.effects.Quarantine {
+		l.decided.took(q)
 		if r.cfg.Mode == emit.ModeBatch && (q.Reason == partitions.ReasonUnreadable || q.Reason == partitions.ReasonTombstone) {
 			return codes.New(codes.SnapshotInvalid, "%s: %s: %s", r.place(ctx, q), q.Reason, q.Detail)
 		}
@@ -230,6 +233,9 @@ func (r *run) finish(ctx context.Context) (emit.Doc, error) {
 	order := slices.Sorted(maps.Keys(r.lanes))
 	for _, p := range order {
 		l := r.lanes[p]
+		if err := l.rest(func(ev partitions.Event) error { return r.step(ctx, l, ev) }); err != nil {
+			return r.doc, err
+		}
 		if err := r.step(ctx, l, partitions.EndOfSource{Through: through}); err != nil {
 			return r.doc, err
 		}
@@ -271,10 +277,11 @@ type lane struct {
 	spool   *emit.Spool
 	width   int
 	row     partitions.Row
+	decided decided
 }
 
 func newLane(cfg Config, p int32, spooled bool) (*lane, error) {
-	l := &lane{machine: partitions.New(cfg.Plan, p), width: len(cfg.Plan.Outputs)}
+	l := &lane{machine: partitions.New(cfg.Plan, p), width: len(cfg.Plan.Outputs), decided: decidedOf(cfg.Decided, p)}
 	if !spooled {
 		return l, nil
 	}
