@@ -433,8 +433,15 @@ func (w *answer) flow(p *Partition, name string, add func(Reason)) {
 	}
 	switch {
 	case p.State == WaitsForCommit:
-		add(Reason{Code: WhyForCommit, Holder: "the store", Since: p.StateSince, Holds: true, Release: "a commit",
-			Text: fmt.Sprintf("%s gets no more records: its results wait for the journal%s", name, since(p.StateSince))})
+		r := Reason{Code: WhyForCommit, Holder: "the store", Since: p.StateSince, Holds: true, Release: "a commit",
+			Text: fmt.Sprintf("%s gets no more records: its results wait for the journal%s", name, since(p.StateSince))}
+		if len(w.s.Sinks) > 0 {
+			r.Holder, r.Release = w.s.Sinks[0].Name, "the sink that is down, and then a commit"
+		}
+		if p.Pressure.State == "PROCESS_PAUSED" {
+			r.Text += fmt.Sprintf("; it is PROCESS_PAUSED, %s: measured %d, threshold %d", p.Pressure.Reason, p.Pressure.Measured, p.Pressure.Threshold)
+		}
+		add(r)
 	case p.Pressure.Reason == timeAhead:
 		w.ahead(p, name, add)
 	case p.Pressure.Reason != "" && p.Pressure.State != "FLOWING" && p.Pressure.State != "":
