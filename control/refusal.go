@@ -142,3 +142,8 @@ func (j notingJournal) OpenRun(ctx context.Context, h RunHeader) (RunState, erro
 func (j notingJournal) Commit(ctx context.Context, c Commit) error {
 	return j.n.note(ctx, j.l, c.RunID, EffectCommit, j.Journal.Commit(ctx, c))
 }
+
+// BeginRun is Beginner's.
+func (j notingJournal) BeginRun(ctx context.Context, h RunHeader, c Commit) error {
+	return j.n.note(ctx, j.l, h.RunID, EffectCommit, BeginRun(ctx, j.Journal, h, c))
+}

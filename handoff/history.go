@@ -356,14 +356,6 @@ func (t *taking) weight() (bytes int) {
 
 // commit makes an epoch of all partitions, the last one with the seam.
 func (t *taking) commit(ctx context.Context, last bool) error {
-	if !t.opened {
-		if err := t.open(ctx); err != nil {
-			return err
-		}
-		if t.state.Epoch != 0 {
-			return t.mismatch("another process has begun to write it")
-		}
-	}
 	c := control.Commit{RunID: t.Header.RunID, Epoch: t.state.Epoch + 1, Status: control.RunOpen, Watermark: record.NoTime}
 	if t.state.Epoch > 0 {
 		c.Watermark = t.state.Watermark
@@ -380,10 +372,43 @@ func (t *taking) commit(ctx context.Context, last bool) error {
 		c.Partitions = append(c.Partitions, control.PartitionCommit{Cut: cut, Rows: l.effects.Rows, Quarantine: l.effects.Quarantine, Decisions: l.effects.Decisions})
 	}
 	c.Watermark = max(c.Watermark, merge.Watermark())
-	if err := t.write(ctx, c); err != nil {
+	write := t.write
+	if !t.opened {
+		write = t.beginRun
+	}
+	if err := write(ctx, c); err != nil {
 		return err
 	}
 	t.committed(c)
+	return nil
+}
+
+// beginRun makes the run with its first epoch, in one: were this process killed between the two, `weir run` would begin the run without its history.
+func (t *taking) beginRun(ctx context.Context, c control.Commit) error {
+	err := control.BeginRun(ctx, t.Journal, t.Header, c)
+	for again := 0; err != nil && !control.Refused(err) && ctx.Err() == nil && again < 2; again++ {
+		known, _, readErr := t.lookUp(ctx)
+		if readErr != nil {
+			return err
+		}
+		if known {
+			err = nil // nobody else may write it: its answer was lost
+			break
+		}
+		err = control.BeginRun(ctx, t.Journal, t.Header, c)
+	}
+	if codes.Has(err, codes.JournalConflict) {
+		return t.mismatch("another process has begun to write it")
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.open(ctx); err != nil {
+		return err
+	}
+	if t.state.Epoch != c.Epoch {
+		return t.mismatch("another process has begun to write it")
+	}
 	return nil
 }
 

@@ -78,6 +78,11 @@ func (j gatedJournal) Commit(ctx context.Context, c control.Commit) error {
 	return j.gate.do(func() error { return j.Journal.Commit(ctx, c) })
 }
 
+// BeginRun is control.Beginner's.
+func (j gatedJournal) BeginRun(ctx context.Context, h control.RunHeader, c control.Commit) error {
+	return j.gate.do(func() error { return control.BeginRun(ctx, j.Journal, h, c) })
+}
+
 // enter begins a write, and leave ends it.
 func (f *failpoints) enter() {
 	f.mu.Lock()

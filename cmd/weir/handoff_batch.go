@@ -160,6 +160,20 @@ func (d drilled) Commit(ctx context.Context, c control.Commit) error {
 	return d.hooks.At(ctx, actors.Point{Name: actors.AfterCommit, Epoch: c.Epoch})
 }
 
+// BeginRun is control.Beginner's.
+func (d drilled) BeginRun(ctx context.Context, h control.RunHeader, c control.Commit) error {
+	if d.hooks.At == nil {
+		return control.BeginRun(ctx, d.Journal, h, c)
+	}
+	if err := d.hooks.At(ctx, actors.Point{Name: actors.BeforeCommit, Epoch: c.Epoch}); err != nil {
+		return err
+	}
+	if err := control.BeginRun(ctx, d.Journal, h, c); err != nil {
+		return err
+	}
+	return d.hooks.At(ctx, actors.Point{Name: actors.AfterCommit, Epoch: c.Epoch})
+}
+
 // seam takes the positions from the mark, or from the topic as it is, and checks that the topic can continue a history there.
 func (a *app) seam(ctx context.Context, plan *flow.Plan, o *handOverOptions) (handoff.Manifest, handoff.Topic, error) {
 	var mark handoff.Manifest

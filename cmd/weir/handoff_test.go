@@ -181,6 +181,9 @@ func TestHandOverKilled(t *testing.T) {
 				if begun := strings.HasPrefix(point, "after") || strings.HasSuffix(point, "@2"); begun {
 					refused(t, dir, 6, []string{"HANDOVER_UNFINISHED", "--hand-over-to"}, streamArgs(addr, "ticks", run, where, rows+8, "--standby", "--ttl", "500ms")...)
 					refused(t, dir, 6, []string{"HANDOVER_UNFINISHED"}, "handoff", "export", run, "--store", where)
+				} else {
+					// A run without its history would be taken for a new one.
+					refused(t, dir, 3, []string{"RUN_UNKNOWN"}, "journal", "show", run, "--store", where)
 				}
 				doc := parse(t, must(t, dir, args...))
 				if doc["kind"] != "BATCH" || doc["history"].(map[string]any)["records"] != float64(rows) {

@@ -32,6 +32,14 @@ type wrong struct {
 	aside  func(all []partitions.Quarantined) []partitions.Quarantined
 	decide func(all []partitions.Decision) []partitions.Decision
 	own    func(error) error
+	begin  func(m *Memory, ctx context.Context, h control.RunHeader, c control.Commit) error
+}
+
+func (w wrong) BeginRun(ctx context.Context, h control.RunHeader, c control.Commit) error {
+	if w.begin != nil {
+		return w.begin(w.Memory, ctx, h, c)
+	}
+	return w.Memory.BeginRun(ctx, h, c)
 }
 
 func (w wrong) OpenRun(ctx context.Context, h control.RunHeader) (control.RunState, error) {
@@ -237,6 +245,12 @@ func TestSuiteFindsDefects(t *testing.T) {
 		{"a reader's error is wrapped", "readers' errors come back", wrong{own: func(err error) error { return fmt.Errorf("reading: %w", err) }}},
 		{"a cancellation is not seen", "cancelled at every point", wrong{commit: func(m *Memory, ctx context.Context, c control.Commit) error {
 			return m.Commit(context.WithoutCancel(ctx), c)
+		}}},
+		{"a run begins in two", "a run begins with its first epoch", wrong{begin: func(m *Memory, ctx context.Context, h control.RunHeader, c control.Commit) error {
+			if _, err := m.OpenRun(ctx, h); err != nil {
+				return err
+			}
+			return m.Commit(ctx, c)
 		}}},
 		{"the partitions of a run stand beside it", "a run is whole or by partitions", wrong{open: func(m *Memory, ctx context.Context, h control.RunHeader) (control.RunState, error) {
 			s, err := m.OpenRun(ctx, h)

@@ -147,12 +147,17 @@ func (m *Memory) commit(ctx context.Context, l *control.Lease, c control.Commit)
 		if err := r.check(c); err != nil {
 			return err
 		}
-		for _, p := range c.Partitions {
-			r.partitions[p.Cut.Partition].apply(c.Epoch, p)
-		}
-		r.epoch, r.status, r.watermark, r.committed, r.fence = c.Epoch, c.Status, c.Watermark, m.now(), max(r.fence, token)
+		r.take(c, token, m.now())
 		return nil
 	})
+}
+
+// take makes an epoch stand that was checked.
+func (r *memoryRun) take(c control.Commit, token control.FenceToken, now time.Time) {
+	for _, p := range c.Partitions {
+		r.partitions[p.Cut.Partition].apply(c.Epoch, p)
+	}
+	r.epoch, r.status, r.watermark, r.committed, r.fence = c.Epoch, c.Status, c.Watermark, now, max(r.fence, token)
 }
 
 // check applies every rule before anything is changed.

@@ -56,6 +56,7 @@ var checks = []check{
 	{"a finished run", checkFinished},
 	{"runs do not mix", checkTwoRuns},
 	{"a run is whole or by partitions", checkRunScopes},
+	{"a run begins with its first epoch", checkBegin},
 	{"unknown runs and partitions", checkUnknown},
 	{"listing", checkListing},
 }

@@ -96,8 +96,13 @@ func (s *Store) commit(ctx context.Context, conn *pgx.Conn, l *control.Lease, c 
 	if err := check(row, cuts, c, token); err != nil {
 		return err
 	}
-	f := &flush{s: s, ctx: ctx, conn: conn, batch: &pgx.Batch{}, run: row.id, epoch: int64(c.Epoch)}
-	f.queue(updateJournal, 0, row.id, int64(c.Epoch)-1, string(c.Status), int64(c.Epoch), int64(c.Watermark), int64(token))
+	return s.commitRow(ctx, conn, row.id, c, token)
+}
+
+// commitRow writes an epoch that was checked against the row of its run, which is locked, and ends the transaction.
+func (s *Store) commitRow(ctx context.Context, conn *pgx.Conn, run int64, c control.Commit, token control.FenceToken) error {
+	f := &flush{s: s, ctx: ctx, conn: conn, batch: &pgx.Batch{}, run: run, epoch: int64(c.Epoch)}
+	f.queue(updateJournal, 0, run, int64(c.Epoch)-1, string(c.Status), int64(c.Epoch), int64(c.Watermark), int64(token))
 	for i := range c.Partitions {
 		if err := f.partition(&c.Partitions[i]); err != nil {
 			return err
