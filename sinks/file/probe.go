@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/sinks"
 )
 
@@ -15,8 +14,8 @@ func (s *Sink) Probe(_ context.Context, target sinks.Target) error {
 	if err := s.fits(target); err != nil {
 		return err
 	}
-	if info, err := os.Stat(s.cfg.Folder); err != nil || !info.IsDir() {
-		return codes.New(codes.SinkInvalid, "sink of files: the folder %s does not exist: create it", s.cfg.Folder)
+	if err := usable(s.cfg.Folder); err != nil {
+		return err
 	}
 	f, err := os.CreateTemp(s.cfg.Folder, temporary+"probe-")
 	if err != nil {

@@ -123,10 +123,24 @@ func (w *writer) place(name string) (partition int32, from int64, ok bool) {
 	return int32(n), from, ok
 }
 
+// usable says what is wrong with a folder that was given.
+func usable(folder string) error {
+	info, err := os.Stat(folder)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return unwritable(folder, err)
+	case err == nil && !info.IsDir():
+		return codes.New(codes.SinkInvalid, "sink of files: %s is no folder: name one, and create it", folder)
+	case err != nil:
+		return codes.New(codes.SinkInvalid, "sink of files: the folder %s does not exist: create it", folder)
+	}
+	return nil
+}
+
 // prepare makes the run's folder and removes what killed processes left in it.
 func (w *writer) prepare(ctx context.Context) error {
-	if info, err := os.Stat(w.cfg.Folder); err != nil || !info.IsDir() {
-		return codes.New(codes.SinkInvalid, "sink of files: the folder %s does not exist: create it", w.cfg.Folder)
+	if err := usable(w.cfg.Folder); err != nil {
+		return err
 	}
 	if err := os.Mkdir(w.folder, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return unwritable(w.folder, err)

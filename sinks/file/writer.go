@@ -177,6 +177,8 @@ func unwritable(path string, err error) error {
 		return err
 	case errors.Is(err, fs.ErrPermission):
 		return codes.New(codes.SinkDenied, "sink of files: %s cannot be written: grant this user the right to: %w", path, err)
+	case errors.Is(err, syscall.ENOTDIR):
+		return codes.New(codes.SinkInvalid, "sink of files: %s is in the way, or something above it: it is no folder; take it away, or choose another folder: %w", path, err)
 	case errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EFBIG):
 		return codes.New(codes.SinkInvalid, "sink of files: %s cannot be written: %w", path, err)
 	}
