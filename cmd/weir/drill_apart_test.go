@@ -10,7 +10,7 @@ import (
 // drillApart runs the drill of daemons that share a run out.
 func drillApart(t *testing.T, store string, faults float64, args ...string) {
 	t.Helper()
-	code, report := runDrill(t, store, nil, append([]string{"--scope", "partition", "--partitions", "4", "--ttl", "1s"}, args...)...)
+	code, report := runDrill(t, store, nil, append([]string{"--scope", "partition", "--partitions", "4", "--ttl", "1s", "--grace", "10s"}, args...)...) // other tests run beside it
 	if code != 0 || len(failed(report)) > 0 {
 		t.Errorf("exit %d, failed:\n%s", code, strings.Join(failed(report), "\n"))
 	}
@@ -51,6 +51,15 @@ func TestApartDrillOfABrokenWeirFails(t *testing.T) {
 	t.Parallel()
 	code, report := runDrill(t, "", []string{asMutant + "=offsets-ahead"}, "--scope", "partition", "--records", "2000", "--faults", "1", "--moves", "2", "--ttl", "1s")
 	if all := strings.Join(failed(report), "\n"); code != 4 || !strings.Contains(all, "the group's offsets are never ahead of the journal") {
+		t.Errorf("exit %d, failed:\n%s", code, all)
+	}
+}
+
+// TestApartDrillOfAWeirThatStopsFails: a partition that is opened stops the others of its process.
+func TestApartDrillOfAWeirThatStopsFails(t *testing.T) {
+	t.Parallel()
+	code, report := runDrill(t, "", []string{asMutant + "=moves-stop"}, "--scope", "partition", "--records", "2000", "--faults", "1", "--moves", "2", "--ttl", "1s")
+	if all := strings.Join(failed(report), "\n"); code != 4 || !strings.Contains(all, "a rebalance stops a partition that is unmoved") {
 		t.Errorf("exit %d, failed:\n%s", code, all)
 	}
 }

@@ -48,6 +48,8 @@ func mutate(name string) {
 				return commit(ctx, ahead)
 			}
 		}
+	case "moves-stop":
+		wrapSource = func(s sources.Source) sources.Source { return &movesStop{Source: s} }
 	case "pointer-first":
 		wrapBlobs = func(b checkpoint.Blobs) checkpoint.Blobs { return pointerFirst{b} }
 	case "sink-lazy":
@@ -61,6 +63,39 @@ func mutate(name string) {
 		}
 	default:
 		panic("no mutant " + name)
+	}
+}
+
+// movesStop stops all partitions of the process for a while whenever one is opened.
+type movesStop struct {
+	sources.Source
+	mu    sync.Mutex
+	until time.Time
+}
+
+func (s *movesStop) Open(ctx context.Context, from map[int32]record.Position) (sources.Reader, error) {
+	r, err := s.Source.Open(ctx, from)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until = time.Now().Add(2500 * time.Millisecond)
+	return movesStopReader{r, s}, err
+}
+
+type movesStopReader struct {
+	sources.Reader
+	s *movesStop
+}
+
+func (r movesStopReader) Poll(ctx context.Context, limit int) ([]record.Batch, error) {
+	r.s.mu.Lock()
+	timer := time.NewTimer(time.Until(r.s.until))
+	r.s.mu.Unlock()
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return r.Reader.Poll(ctx, limit)
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
