@@ -257,6 +257,7 @@ func TestUnfitSinks(t *testing.T) {
 		"no database":  {2, []string{"--sink-db"}, []string{"--sink", "postgres:results"}},
 		"stray flag":   {2, []string{"--sink-db"}, []string{"--sink-create"}},
 		"no folder":    {3, []string{"SINK_INVALID", "jsonl:nowhere", "create it"}, []string{"--sink", "jsonl:nowhere"}},
+		"no file":      {3, []string{"SINK_INVALID", "parquet:flow.yaml", "no folder"}, []string{"--sink", "parquet:flow.yaml"}},
 		"no topic":     {3, []string{"TOPIC_MISSING", "nothing"}, []string{"--sink", "kafka:nothing"}},
 		"no table":     {3, []string{"SINK_INVALID", "postgres:results", "CREATE TABLE"}, []string{"--sink", "postgres:results", "--sink-db", db.Super}},
 		"bad name":     {3, []string{"CONFIG_INVALID", "lower-case"}, []string{"--sink", "postgres:Results;", "--sink-db", db.Super}},
