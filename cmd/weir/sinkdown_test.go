@@ -153,6 +153,8 @@ func TestSinkDownAtFullInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		records, parts = 2_500_000, "4"
+	} else if testing.Short() {
+		t.Skip("reads 400,000 records, which takes ten seconds")
 	}
 	dir, addr := t.TempDir(), broker(t)
 	db := pgtest.Database(t, nil)
