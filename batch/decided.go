@@ -53,6 +53,15 @@ func from(d partitions.Decision) (record.Position, error) {
 	return at, nil
 }
 
+// GivenUp is what a decision has given up of its partition: the positions from one to before the other. It is false for a decision that gave up nothing.
+func GivenUp(d partitions.Decision) (first, next record.Position, ok bool, err error) {
+	if d.Kind != partitions.DecisionLossAccepted {
+		return first, next, false, nil
+	}
+	first, err = from(d)
+	return first, d.Position, err == nil, err
+}
+
 // pieces gives a batch to the machine in pieces, with the decisions between them. Records that a decision has given up are left out.
 func (l *lane) pieces(b *record.Batch, step func(partitions.Event) error) error {
 	if len(l.decided.left) == 0 {

@@ -65,6 +65,8 @@ type Job struct {
 type Outcome struct {
 	Doc        emit.Doc
 	Exceptions Exceptions
+	// Decisions are those that no record made: operators' and policies'. Replay makes them again, unless the stream has read another log.
+	Decisions []partitions.Decision
 	// Crashes is how often the stream was crashed.
 	Crashes int
 }
@@ -107,14 +109,16 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if r.Batch, err = j.batch(ctx, cfg.snapshot(), "batch.json", &j.batched); err != nil {
 		return r, err
 	}
-	if r.Replay, err = j.replay(ctx, cfg.Plan, "replay.json", &j.replayed, &j.streamed); err != nil {
-		return r, err
-	}
 	out, err := cfg.Stream(ctx, Job{Config: cfg, LogPath: logPath, LogHash: r.LogHash, Arrivals: r.Arrivals, Emit: filepath.Join(cfg.Dir, "stream.json")})
 	if err != nil {
 		return r, err
 	}
-	r.Stream, r.Crashes = out.Doc, out.Crashes
+	if r.Stream, r.Crashes = out.Doc, out.Crashes; !cfg.OtherLog {
+		j.decided = out.Decisions
+	}
+	if r.Replay, err = j.replay(ctx, cfg.Plan, "replay.json", &j.replayed, &j.streamed); err != nil {
+		return r, err
+	}
 	return r, j.judge(ctx, out.Exceptions)
 }
 
@@ -123,6 +127,7 @@ type judgement struct {
 	Config
 	report   *Report
 	replayed Exceptions
+	decided  []partitions.Decision
 	// batched and streamed are what stands of the rows of a flow that takes revisions in behind the watermark. Replay and stream have the same rows.
 	batched, streamed standing
 }
@@ -131,7 +136,7 @@ type judgement struct {
 func (j *judgement) replay(ctx context.Context, plan *flow.Plan, name string, aside *Exceptions, rows *standing) (emit.Doc, error) {
 	cfg := batch.Config{
 		Plan: plan, Source: logfile.NewSource(filepath.Join(j.Dir, logName), logfile.SourceConfig{Partitions: j.Partitions}), Mode: emit.ModeReplay,
-		Fetch: j.Fetch, Emit: filepath.Join(j.Dir, name), Keep: j.Keep,
+		Fetch: j.Fetch, Emit: filepath.Join(j.Dir, name), Keep: j.Keep, Decided: j.decided,
 		Quarantine: func(q partitions.Quarantined) error { aside.add(q); return nil },
 	}
 	rows.of(&cfg)
@@ -172,6 +177,11 @@ func (j *judgement) judge(ctx context.Context, streamed Exceptions) error {
 		r.Verdict = EqualToBatch
 		return nil
 	}
+	lost, err := j.lost(ctx)
+	if err != nil {
+		return err
+	}
+	streamed.list = append(streamed.list, lost...)
 	changes, revised, err := j.correct(ctx, streamed)
 	if err != nil {
 		return err

@@ -176,7 +176,7 @@ func FromJournal(ctx context.Context, job Job, path, run string) (Outcome, error
 	return fromStore(ctx, job, journal, run)
 }
 
-func fromStore(ctx context.Context, job Job, journal *sqlite.Store, run string) (Outcome, error) {
+func fromStore(ctx context.Context, job Job, journal control.ControlStore, run string) (Outcome, error) {
 	var state control.RunState
 	err := journal.Snapshot(ctx, run, func(v control.JournalView) error {
 		state = v.State()
@@ -188,7 +188,7 @@ func fromStore(ctx context.Context, job Job, journal *sqlite.Store, run string) 
 	return job.outcome(ctx, journal, run, state)
 }
 
-func (job Job) outcome(ctx context.Context, journal *sqlite.Store, run string, state control.RunState) (Outcome, error) {
+func (job Job) outcome(ctx context.Context, journal control.ControlStore, run string, state control.RunState) (Outcome, error) {
 	d := emit.New(job.Plan, emit.ModeStream)
 	d.Positions, d.Watermark = map[int32]record.Position{}, state.Watermark
 	for p, cut := range state.Cuts {
@@ -197,6 +197,9 @@ func (job Job) outcome(ctx context.Context, journal *sqlite.Store, run string, s
 	}
 	var out Outcome
 	err := journal.Quarantine(ctx, run, func(q partitions.Quarantined) error { out.Exceptions.add(q); return nil })
+	if err == nil {
+		out.Decisions, err = decisions(ctx, journal, run)
+	}
 	if err != nil {
 		return out, err
 	}
