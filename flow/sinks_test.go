@@ -160,3 +160,22 @@ func yamlAsJSON(t *testing.T, src string) string {
 	}
 	return string(b)
 }
+
+// The graph has every operator, output and sink, and the way between them.
+func TestDot(t *testing.T) {
+	t.Parallel()
+	p := parse(t, fmt.Sprintf(sinkHead, "a")+"sinks: [{name: lines, type: jsonl, folder: o}, {name: old, type: kafka, topic: t}]\nlate: {sink: old}\n")
+	got := p.Dot()
+	for _, want := range []string{
+		`digraph "f" {`, `records [shape=cylinder, label="records\nevery record"];`, `records -> field0;`, `field0 -> node0;`, `node0 [label="a\nlast"];`, `node0 -> out0 -> rows;`,
+		`sink0 [shape=cylinder, label="lines\njsonl"];`, `rows -> sink0;`, `records -> sink1 [style=dashed, label="late"];`,
+	} {
+		if !strings.Contains(got, "  "+want+"\n") && !strings.HasPrefix(got, want+"\n") {
+			t.Errorf("the graph lacks %s:\n%s", want, got)
+		}
+	}
+	odd := parse(t, strings.Replace(fmt.Sprintf(sinkHead, "a"), "input: x", `input: "a\"b\\c"`, 1)).Dot()
+	if !strings.Contains(odd, `label="a\\\"b\\\\c"`) {
+		t.Errorf("a name is not escaped:\n%s", odd)
+	}
+}

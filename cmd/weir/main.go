@@ -69,6 +69,7 @@ func (a *app) all() *cobra.Command {
 		a.lintCommand(),
 		a.planCommand(),
 		a.schemaCommand(),
+		a.graphCommand(),
 		a.canonCommand(),
 		a.versionCommand(),
 	)

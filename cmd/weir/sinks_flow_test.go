@@ -177,3 +177,18 @@ func TestLintConnect(t *testing.T) {
 	}
 	refused(t, dir, 2, []string{"--connect"}, "lint", "--brokers", addr, "flow.yaml")
 }
+
+// TestGraph: a flow is drawn with its sinks, as text and as a document.
+func TestGraph(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	write(t, dir, "flow.yaml", string(fixture.Flow)+"sinks: [{name: lines, type: jsonl, folder: o}]\n")
+	text := must(t, dir, "graph", "flow.yaml")
+	if !strings.HasPrefix(text, "digraph ") || !strings.Contains(text, "rows -> sink0;") || !strings.Contains(text, `is \"1\"`) {
+		t.Errorf("%s", text)
+	}
+	if doc := parse(t, must(t, dir, "graph", "--json", "flow.yaml")); doc["dot"] != text {
+		t.Errorf("%v", doc)
+	}
+	refused(t, dir, 3, []string{"FILE_MISSING"}, "graph", "none.yaml")
+}
