@@ -25,6 +25,7 @@ const (
 	// BytesPerIndexed is the place of one record in the index by which a revision finds its event, and the number of its revision.
 	BytesPerIndexed = 96
 	// BytesPerPast is what one record that is kept for revisions needs beyond a waiting one: its place in the history of its partition and its key.
+	// Its share of the states that are kept between its key's records comes on top.
 	// BytesPerNumber is the number of a row that was published again, in the table and in the next cut.
 	BytesPerPast   = 32
 	BytesPerNumber = 48

@@ -75,7 +75,11 @@ func (b *Bound) addHistory(p *Plan) {
 	if p.RevisionHorizon == 0 {
 		return
 	}
-	each := BytesPerReorder + BytesPerIndexed + BytesPerPast + BytesPerNumber + 3*AssumedIDBytes + BytesPerInput*len(p.Inputs)
+	state := 0
+	for _, n := range p.Nodes {
+		state += n.StateBytes
+	}
+	each := BytesPerReorder + BytesPerIndexed + BytesPerPast + BytesPerNumber + state/32 + 3*AssumedIDBytes + BytesPerInput*len(p.Inputs)
 	b.add("kept for revisions", p.Limits.History, each, fmt.Sprintf("limits.history records behind the watermark, with ids of %d bytes and %s, and their share of the next cut",
 		AssumedIDBytes, plural(len(p.Inputs), "input")))
 }

@@ -50,6 +50,8 @@ type harness struct {
 	quarantine []string
 	decisions  []string
 	eff        Effects
+	// stops is how many steps there are from one stop of a key to the next, 0 is as many as ever.
+	stops int
 }
 
 func newHarness(plan *flow.Plan, partition int32) *harness {
@@ -150,7 +152,14 @@ func (h *harness) crash(t testing.TB) {
 		t.Fatal(err)
 	}
 	h.m = m
+	h.stopEvery(h.stops)
 	h.eff.Reset()
+}
+
+func (h *harness) stopEvery(steps int) {
+	if h.stops = steps; steps > 0 && h.m.past != nil {
+		h.m.past.stopEvery = steps
+	}
 }
 
 // cutAndCrash restores at once and checks that nothing got lost.

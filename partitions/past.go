@@ -20,8 +20,8 @@ import (
 // Under a grid clock both B and R are the start of the interval that holds them: base and operators stand between two ticks. The records
 // of an interval are released when it ticks.
 type past struct {
-	horizon record.EventTime
-	limit   int
+	horizon          record.EventTime
+	limit, stopEvery int
 	// base are the operators of each key before its first kept record; grid is the clock there, nil when every event ticks.
 	base []operators.Operator
 	grid *grid
@@ -43,6 +43,8 @@ type pastKey struct {
 	ties int32
 	// again are the results that were published more than once, by time.
 	again []republished
+	// stops are where a computation of the key can begin, by time. They are no part of the state.
+	stops []stop
 }
 
 // republished is the number of the revision under which the result of a key at a time was published last.
@@ -54,7 +56,7 @@ type republished struct {
 const none int32 = -1
 
 func newPast(m *Machine) *past {
-	p := &past{horizon: record.EventTime(m.plan.RevisionHorizon), limit: m.plan.Limits.History, without: make([]operators.Value, m.results)}
+	p := &past{horizon: record.EventTime(m.plan.RevisionHorizon), limit: m.plan.Limits.History, stopEvery: stopEvery, without: make([]operators.Value, m.results)}
 	for i := range m.plan.Nodes {
 		p.trial = append(p.trial, m.plan.Nodes[i].New())
 		p.standing = append(p.standing, m.plan.Nodes[i].New())
@@ -228,7 +230,7 @@ func (m *Machine) giveUpOldest() {
 	m.waiting.done(ref.slot)
 }
 
-// outlived forgets the numbers of results up to a time: no revision reaches them any more.
+// outlived forgets what is known of a key up to a time: no revision reaches it any more.
 func (p *past) outlived(key int32, at record.EventTime) {
 	k := &p.keys[key]
 	n := 0
@@ -236,6 +238,9 @@ func (p *past) outlived(key int32, at record.EventTime) {
 		n++
 	}
 	k.again = slices.Delete(k.again, 0, n)
+	for n = 0; n < len(k.stops) && k.stops[n].at <= at; n++ {
+	}
+	k.stops = slices.Delete(k.stops, 0, n)
 }
 
 // giveUp ends it: no revision comes any more.

@@ -3,11 +3,8 @@ package partitions
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
-	"github.com/weirstream/weir/codes"
-	"github.com/weirstream/weir/flow/operators"
 	"github.com/weirstream/weir/record"
 )
 
@@ -73,128 +70,6 @@ func (m *Machine) tooLate() string {
 		x.revision, distance(x.at, w), w, x.key, x.at)
 }
 
-// recompute gives a kept record the inputs of a revision, runs its key from the base on with it, and publishes what has changed. The
-// operators go on from there.
-func (m *Machine) recompute(slot int32, x *extracted, eff *Effects) error {
-	key := m.waiting.slots[slot].key
-	p := m.past
-	if err := copyStates(p.trial, p.of(key), &p.text); err != nil {
-		return m.internal("key %q: %v", m.keys.names[key], err)
-	}
-	c := recomputing{m: m, key: key, slot: slot, revised: x.inputs, eff: eff}
-	var err error
-	if m.grid == nil {
-		err = c.events()
-	} else {
-		err = c.ticks()
-	}
-	if err != nil {
-		return m.internal("key %q: %v", m.keys.names[key], err)
-	}
-	live := m.keys.of(key)
-	for i := range live {
-		live[i], p.trial[i] = p.trial[i], live[i]
-	}
-	m.waiting.amend(slot, x.inputs, x.revision)
-	m.keys.changed(key)
-	return nil
-}
-
-// recomputing is one revision of a kept record.
-type recomputing struct {
-	m       *Machine
-	key     int32
-	slot    int32
-	revised []float64
-	eff     *Effects
-	// apart: the revision has been met, and from then on there is a state with it and one without.
-	apart bool
-}
-
-// events steps through the kept events of the key.
-func (c *recomputing) events() error {
-	m, p := c.m, c.m.past
-	var ties uint64
-	for s := p.keys[c.key].first; s != none; s = p.next[s] {
-		at, inputs := m.waiting.slots[s].at, m.waiting.inputsOf(s)
-		if err := c.meet(s == c.slot); err != nil {
-			return err
-		}
-		with := inputs
-		if s == c.slot {
-			with = c.revised
-		}
-		changed := c.step(at, inputs, with)
-		if next := p.next[s]; next != none && m.waiting.slots[next].at == at {
-			ties++
-			continue
-		}
-		if changed {
-			m.publishAs(p.again(c.key, at, ties), c.key, at, m.waiting.idOf(s), c.eff)
-		}
-		ties = 0
-	}
-	return nil
-}
-
-// ticks steps through the ticks of the key since the base.
-func (c *recomputing) ticks() error {
-	m, p, g := c.m, c.m.past, c.m.past.grid
-	s := p.keys[c.key].first
-	at := g.next
-	if len(g.ends) <= int(c.key) || g.ends[c.key] == record.NoTime {
-		at = g.end(m.waiting.slots[s].at) // its first interval
-	}
-	for ; at < m.grid.next; at = plus(at, g.every) {
-		inputs, with := m.gaps, m.gaps
-		for ; s != none && m.waiting.slots[s].at < at; s = p.next[s] {
-			if err := c.meet(s == c.slot); err != nil {
-				return err
-			}
-			inputs = m.waiting.inputsOf(s)
-			if with = inputs; s == c.slot {
-				with = c.revised
-			}
-		}
-		if c.step(at, inputs, with) {
-			p.text = record.AppendTime(append(append(p.text[:0], m.keys.names[c.key]...), '@'), at)
-			m.publishAs(p.again(c.key, at, 0), c.key, at, p.text, c.eff)
-		}
-	}
-	return nil
-}
-
-// meet is called at each record, before its step.
-func (c *recomputing) meet(revised bool) error {
-	if !revised {
-		return nil
-	}
-	c.apart = true
-	p := c.m.past
-	return copyStates(p.standing, p.trial, &p.text)
-}
-
-// step makes a step with the revision, and one without it, and says whether a result differs that is published again. The values of the step
-// with it are in m.values then.
-func (c *recomputing) step(at record.EventTime, without, with []float64) (changed bool) {
-	m, p := c.m, c.m.past
-	if c.apart {
-		m.compute(p.standing, at, without)
-		for i := range p.without {
-			p.without[i] = m.values[m.plan.Outputs[i].Node]
-		}
-	}
-	m.compute(p.trial, at, with)
-	if !c.apart || !m.plan.Revised {
-		return false
-	}
-	for i, was := range p.without {
-		v := m.values[m.plan.Outputs[i].Node]
-		changed = changed || was.OK != v.OK || math.Float64bits(was.F) != math.Float64bits(v.F)
-	}
-	return changed
-}
-
 // again is the number of the revision under which the result of a key at a time is published now; first is the one of its first publication.
 func (p *past) again(key int32, at record.EventTime, first uint64) uint64 {
 	k := &p.keys[key]
@@ -204,15 +79,4 @@ func (p *past) again(key int32, at record.EventTime, first uint64) uint64 {
 	}
 	k.again[i].number++
 	return k.again[i].number
-}
-
-// copyStates makes the operators of dst stand where those of src do.
-func copyStates(dst, src []operators.Operator, scratch *[]byte) error {
-	for i := range src {
-		*scratch = src[i].Snapshot((*scratch)[:0])
-		if err := dst[i].Restore(*scratch); err != nil {
-			return codes.New(codes.Internal, "an operator does not take its own state: %w", err)
-		}
-	}
-	return nil
 }

@@ -23,7 +23,7 @@ func revisedLog(rng *rand.Rand, events int, lateness, horizon int64) (sent, sort
 	now := int64(1_000_000)
 	for i := range events {
 		now += rng.Int64N(4)
-		first := made{id: fmt.Sprintf("e%03d", (i*37)%1000), key: fmt.Sprintf("k%d", rng.IntN(3)), at: millis(now)}
+		first := made{id: fmt.Sprintf("e%04d", i*37%9973), key: fmt.Sprintf("k%d", rng.IntN(3)), at: millis(now)}
 		first.Arrival = record.NoTime
 		numbers := rng.Perm(1 + rng.IntN(4)*rng.IntN(2))
 		for n, revision := range numbers {
@@ -90,6 +90,7 @@ func checkRevisions(t *testing.T, text string, seed uint64, events int) (again i
 	plan := planOf(t, text)
 	sent, sorted := revisedLog(rng, events, int64(plan.Lateness)/1_000_000, int64(plan.RevisionHorizon)/1_000_000)
 	h, whole, batch := newHarness(plan, 0), newHarness(plan, 0), newHarness(plan, 0)
+	h.stopEvery(1 + rng.IntN(9))
 	for from := 0; from < len(sent); {
 		to := min(len(sent), from+1+rng.IntN(30))
 		h.deliver(t, recordsOf(sent[from:to]))
@@ -99,6 +100,11 @@ func checkRevisions(t *testing.T, text string, seed uint64, events int) (again i
 	}
 	whole.deliver(t, recordsOf(sent))
 	batch.deliver(t, recordsOf(sorted))
+	for _, k := range whole.m.past.keys {
+		if events > 1000 && len(k.stops) < 2 {
+			t.Fatalf("seed %d: %d stops of a key", seed, len(k.stops))
+		}
+	}
 	for _, k := range h.m.past.keys {
 		if kept := h.m.kept(); len(k.again) > 0 && (k.again[0].at < kept || plan.ClockEvery > 0 && k.again[0].at == kept) {
 			t.Fatalf("seed %d: the number of a result at %s is kept, at %s", seed, k.again[0].at, kept)
@@ -137,6 +143,24 @@ func TestWhatStandsIsBatchOverTheHighestRevisions(t *testing.T) {
 		}
 		if again < 30 {
 			t.Errorf("flow %d: %d rows were published again", i, again)
+		}
+	}
+}
+
+// TestStops: keys with so many kept records that revisions begin and end in the middle of them.
+func TestStops(t *testing.T) {
+	t.Parallel()
+	const head = "lateness: 5ms\ndedupe: {horizon: 2s}\nrevision: rev\nrevisions: {horizon: 900ms}\n"
+	for i, text := range []string{
+		head + "operators: [{name: e, type: ema, input: x, period: 3}]\noutputs: [e]\n",
+		head + "operators: [{name: s, type: sma, input: x, period: 5, gap: hold}, {name: l, type: last, input: s}]\noutputs: [s, l]\n",
+		head + "clock: {every: 3ms}\noperators: [{name: s, type: sma, input: x, period: 5, gap: hold}]\noutputs: [s]\n",
+		head + "clock: {every: 2ms}\noperators: [{name: e, type: ema, input: x, period: 2}, {name: l, type: last, input: x}]\noutputs: [e, l]\n",
+	} {
+		for seed := range uint64(2) {
+			if again := checkRevisions(t, text, seed, 1100); again < 500 {
+				t.Errorf("flow %d: %d rows were published again", i, again)
+			}
 		}
 	}
 }
@@ -316,4 +340,33 @@ func BenchmarkRevisions(b *testing.B) {
 			benchMachine(b, New(plan, 0), benchTicks(300, 100))
 		})
 	}
+}
+
+// BenchmarkRevisionOfAHotKey is a revision of one of the last thousand of 100,000 kept records of one key.
+func BenchmarkRevisionOfAHotKey(b *testing.B) {
+	plan := planOf(b, "dedupe: {horizon: 1h}\nrevision: rev\nrevisions: {horizon: 1h}\n"+emaFlow)
+	m := New(plan, 0)
+	var eff Effects
+	next := int64(0)
+	send := func(at, revision int) {
+		value := fmt.Appendf(nil, `{"id":"e%d","key":"k","at":%d,"x":%d,"rev":%d}`, at, at, at*revision%97, revision)
+		batch := record.Batch{Next: record.Offset(next + 1), Records: []record.Record{{Position: record.Offset(next), Arrival: record.NoTime, Value: value}}}
+		next++
+		if err := m.Step(Deliver{Batch: &batch}, &eff); err != nil {
+			b.Fatal(err)
+		}
+	}
+	const kept = 100_000
+	for i := range kept {
+		send(1000+i, 0)
+	}
+	eff.Reset()
+	rows := 0
+	b.ResetTimer()
+	for n := range b.N {
+		send(1000+kept-2-n*7919%1000, 1+n)
+		rows += eff.Rows.Count
+		eff.Reset()
+	}
+	b.ReportMetric(float64(rows)/float64(b.N), "rows")
 }
