@@ -98,7 +98,7 @@
 //	dedupe*.go         the set of event ids, bounded by event time
 //	reorder*.go        what waits for the watermark; arena.go its ids
 //	keys.go, grid.go   the operators of each key; the regular clock
-//	revise.go          what becomes of a revision; past.go what is kept behind W for it, revisions.go what the reorder buffer knows of it
+//	revise.go          what becomes of a revision; recompute.go how results are made again; past.go what is kept behind W for it, revisions.go what the reorder buffer knows of it
 //	step_*.go          events → verdicts; release.go rows
 //	quarantine*.go     what was set aside, and its replay; hold.go keys that wait for it
 //	seam.go            a history, and the seam to the log that continues it
