@@ -124,13 +124,13 @@ func TestLeastPrivilege(t *testing.T) {
 	denied(db.Runtime, `CREATE TABLE weir.x (i int)`, `CREATE TABLE public.x (i int)`, `CREATE SCHEMA x`, `DROP TABLE weir.leases`, `ALTER TABLE weir.leases ADD COLUMN x int`,
 		`CREATE FUNCTION weir.x() RETURNS int LANGUAGE sql AS 'SELECT 1'`, `CREATE OR REPLACE FUNCTION weir.deliver(p_ids bigint[]) RETURNS void LANGUAGE sql AS ''`,
 		`TRUNCATE weir.leases`, `DELETE FROM weir.leases`, `DELETE FROM weir.outbox`, `UPDATE weir.publications SET value = '1'`, `DELETE FROM weir.publications`,
-		`UPDATE weir.admission SET run_id = ''`, `UPDATE weir.quarantine SET n = 1`, `UPDATE weir.pointers SET manifest = ''`, `UPDATE weir.store SET id = ''`, `DELETE FROM weir.journal`, `UPDATE weir.blob_parts SET part = 1`,
+		`UPDATE weir.admission SET run_id = ''`, `UPDATE weir.quarantine SET n = 1`, `UPDATE weir.quarantine SET headers = NULL`, `DELETE FROM weir.quarantine`, `DELETE FROM weir.decisions`, `UPDATE weir.pointers SET manifest = ''`, `UPDATE weir.store SET id = ''`, `DELETE FROM weir.journal`, `UPDATE weir.blob_parts SET part = 1`,
 		`INSERT INTO weir.schema_version VALUES (9, '')`, `SELECT pg_read_file('/etc/passwd')`,
 		`COPY (SELECT 1) TO PROGRAM 'true'`, `CREATE ROLE x`, `SET ROLE weir_owner`, `CREATE DATABASE x`)
-	denied(db.Reader, `SELECT FROM weir.leases`, `SELECT FROM weir.publications`, `SELECT body FROM weir.runs`, `SELECT FROM weir.pointers`, `SELECT FROM weir.blob_parts`, `INSERT INTO weir.runs_shown (run_id) VALUES ('')`,
+	denied(db.Reader, `SELECT FROM weir.leases`, `SELECT FROM weir.publications`, `SELECT body FROM weir.runs`, `SELECT FROM weir.pointers`, `SELECT FROM weir.blob_parts`, `SELECT FROM weir.quarantine`, `INSERT INTO weir.runs_shown (run_id) VALUES ('')`,
 		`SELECT weir.acquire('job', 'reader', '1 h', '')`, `SELECT weir.release_events('', '{1}', true)`)
 	reader := pgtest.Connect(t, db.Reader)
-	for _, view := range []string{"runs_shown", "leases_shown", "outbox_shown", "publications_shown", "journal_shown", "pointers_shown", "blobs_shown"} {
+	for _, view := range []string{"runs_shown", "leases_shown", "outbox_shown", "publications_shown", "journal_shown", "pointers_shown", "blobs_shown", "interventions_shown", "quarantine_shown"} {
 		run(t, reader, "SELECT * FROM weir."+view)
 	}
 	super := pgtest.Connect(t, db.Super)
