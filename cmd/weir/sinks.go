@@ -105,6 +105,9 @@ func (a *app) openSinks(ctx context.Context, plan *flow.Plan, o *runOptions) err
 			return codes.New(codes.ConfigInvalid, "the sinks %q and %q write to the same place: keep one of the two, or name another place", other, spec.Name)
 		}
 		places[spec.Place()] = spec.Name
+		if o.topic != "" && spec.Fields["topic"] == o.topic && spec.Fields["brokers"] == "" {
+			return codes.New(codes.ConfigInvalid, "the run reads the topic %q to which the sink %q would publish: it would read its own rows. Name another topic", o.topic, spec.Name)
+		}
 		if respecSink != nil {
 			spec = respecSink(spec)
 		}

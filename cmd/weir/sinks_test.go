@@ -261,6 +261,10 @@ func TestUnfitSinks(t *testing.T) {
 		"no topic":     {3, []string{"TOPIC_MISSING", "nothing"}, []string{"--sink", "kafka:nothing"}},
 		"no table":     {3, []string{"SINK_INVALID", "postgres:results", "CREATE TABLE"}, []string{"--sink", "postgres:results", "--sink-db", db.Super}},
 		"bad name":     {3, []string{"CONFIG_INVALID", "lower-case"}, []string{"--sink", "postgres:Results;", "--sink-db", db.Super}},
+		"stray region": {2, []string{"--sink-region"}, []string{"--sink-region", "eu-west-1"}},
+		"in the clear": {3, []string{"CONFIG_INVALID", `sink "kinesis:rows"`, "plain HTTP"}, []string{"--sink", "kinesis:rows", "--sink-region", "eu-west-1", "--sink-endpoint", "http://example.org"}},
+		"same place":   {3, []string{"CONFIG_INVALID", "same place"}, []string{"--sink", "kafka:t", "--sink", "kafka-idempotent:t"}},
+		"its own":      {3, []string{"CONFIG_INVALID", "reads the topic"}, []string{"--sink", "kafka:ticks"}},
 		"no variable":  {3, []string{"CONFIG_INVALID", "NOT_SET_ANYWHERE"}, []string{"--sink", "postgres:results", "--sink-db", "env:NOT_SET_ANYWHERE"}},
 	} {
 		id := strings.ReplaceAll(name, " ", "-")
