@@ -110,7 +110,7 @@ type Config struct {
 	// STREAM_LEASE_OCUPADO. With an Assigner it is always on.
 	Standby    bool
 	StandEvery time.Duration
-	// Owner is unique to this incarnation of the process. Defaults to control.NewOwner().
+	// Owner is unique to this incarnation of the process. Defaults to control.NewOwner(), with an Assigner to another one for each term of a partition.
 	Owner string
 	// Drain is how long what was handed over may take when the consumer stops or a partition is revoked; then contexts end. Defaults to 30 s.
 	Drain time.Duration

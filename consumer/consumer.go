@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
 	"github.com/weirstream/weir/sources"
@@ -18,6 +19,8 @@ import (
 // Consumer runs a handler over a log. Make one with New.
 type Consumer struct {
 	cfg Config
+	// renamed: each term of a partition has an owner id of its own, so that one which has abandoned a handler is not taken for the next.
+	renamed bool
 
 	mu      sync.Mutex
 	workers map[string]*worker
@@ -39,7 +42,7 @@ func New(cfg Config) (*Consumer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Consumer{cfg: cfg.withDefaults(), workers: map[string]*worker{}}, nil
+	return &Consumer{cfg: cfg.withDefaults(), renamed: cfg.Owner == "", workers: map[string]*worker{}}, nil
 }
 
 // Run consumes until ctx ends, the log ends, or something fails. It may be called once.
@@ -211,6 +214,10 @@ func (m *member) occupy(ctx, dead context.Context, s *station, n int32) {
 	cfg := m.c.cfg
 	cfg.Kill = dead
 	for failures := 1; ctx.Err() == nil && dead.Err() == nil; failures++ {
+		cfg := cfg
+		if m.c.renamed {
+			cfg.Owner = control.NewOwner()
+		}
 		w := newWorker(&cfg, partitionRun(cfg.RunID, n), sources.Only(cfg.Source, n), true)
 		forget := m.c.track(w)
 		began := time.Now()

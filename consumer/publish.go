@@ -55,6 +55,9 @@ func (w *worker) bury(it *item, o Outcome) {
 
 // publish writes a record until that is confirmed, apart from everything else. The lock is held.
 func (w *worker) publish(it *item, r record.Record, to Copier, isCopy bool) {
+	if w.over {
+		return
+	}
 	it.p.publishing++
 	w.busy.Add(1)
 	go func() {

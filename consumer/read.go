@@ -127,9 +127,10 @@ func (w *worker) void(n int32) error {
 	switch {
 	case p == nil:
 		return codes.New(codes.TopicMissing, "run %q has no partition %d here", w.runID, n)
-	case w.draining:
+	case w.draining, w.atEnd:
 		return ErrRevoked
 	}
+	defer w.look()
 	p.cancel(ErrRewound)
 	p.ctx, p.cancel = context.WithCancelCause(w.base)
 	p.generation++

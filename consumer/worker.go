@@ -48,9 +48,10 @@ type worker struct {
 	order  []int32
 	reader sources.Reader
 	// reopen: partitions are read again from elsewhere; what the reader still gives is of the past.
-	reopen   bool
-	draining bool
-	tells    []Held
+	reopen bool
+	// draining: nothing is handed over any more. atEnd: everything was read. over: nothing is published any more.
+	draining, atEnd, over bool
+	tells                 []Held
 }
 
 func newWorker(cfg *Config, runID string, source sources.Source, standby bool) *worker {
@@ -267,12 +268,25 @@ func (w *worker) readAll(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			case <-w.changed:
+				if ctx.Err() != nil {
+					w.look() // it was meant for whoever waits for the draining
+					return nil
+				}
 			}
 		}
-		if copied == w.copied.Load() {
+		if w.exhausted(copied) {
 			return io.EOF
 		}
 	}
+}
+
+// exhausted says that nothing is left to read: no copy was written since, and nothing was rewound. From then on nothing is rewound any more, since
+// nobody would read it.
+func (w *worker) exhausted(copied uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.atEnd = copied == w.copied.Load() && !w.reopen
+	return w.atEnd
 }
 
 func (w *worker) all(is func(*part) bool) bool {
@@ -302,6 +316,9 @@ func (w *worker) quiesce(drain func() (context.Context, context.CancelFunc)) {
 	if cause == nil {
 		cause = ErrRevoked
 	}
+	w.mu.Lock()
+	w.over = true // what is settled from now on is undone
+	w.mu.Unlock()
 	for _, p := range w.parts {
 		p.cancel(cause)
 	}
