@@ -208,7 +208,7 @@ func (m *Machine) letGo(key string, all bool, why string, eff *Effects) {
 	if k.ref.name != "" {
 		h.gone = append(h.gone, k.ref)
 	}
-	m.decide(eff, m.next, DecisionKeyReleased, fmt.Sprintf("key %q, %d records go on: %s", key, passed, why))
+	m.decide(eff, m.next, DecisionKeyReleased, fmt.Sprintf("key %q goes on (records: %d): %s", key, passed, why))
 }
 
 // letAllGo ends all holds: the partition has ended, and nobody can decide about it any more.

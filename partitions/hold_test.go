@@ -86,6 +86,10 @@ func TestAHeldKeyWaits(t *testing.T) {
 	if d := h.decisions[len(h.decisions)-1]; !strings.HasPrefix(d, "11 QUARANTINE_REFUSED: entry 0, set aside at 1 as UNREADABLE, is UNREADABLE \"") || !strings.HasSuffix(d, ": by ana: is it good now?") {
 		t.Errorf("%s", d)
 	}
+	h.must(t, Reinstate{Entry: h.aside[2], Why: "w"})
+	if d := h.decisions[len(h.decisions)-1]; !strings.Contains(d, "as HELD_OVERFLOW, is HELD_OVERFLOW ") || len(h.m.HeldKeys()) != 1 || h.m.Held().Records != 2 {
+		t.Errorf("%s, %v", d, h.m.HeldKeys())
+	}
 	h.cutAndCrash(t)
 	rows := len(h.rows)
 	h.must(t, Discard{Entry: h.aside[0], Why: "by ana: test data"})
@@ -98,10 +102,10 @@ func TestAHeldKeyWaits(t *testing.T) {
 	same(t, "rows", h.rows[rows+1:], []string{"1970-01-01T00:00:04Z c k 4000", "1970-01-01T00:00:05Z d k 5000"})
 	h.must(t, Reinstate{Entry: h.aside[2], Why: "w"})
 	h.feed(t, tick("z", "other", 20000))
-	same(t, "decisions", h.decisions[2:], []string{
+	same(t, "decisions", h.decisions[3:], []string{
 		"11 QUARANTINE_DROPPED: entry 0, set aside at 1 as UNREADABLE, is DROPPED: by ana: test data",
 		"11 QUARANTINE_REPLAYED: entry 1, set aside at 5 as UNREADABLE, is CONSUMED: w",
-		`11 KEY_RELEASED: key "k", 2 records go on: entry 1 was replayed`,
+		`11 KEY_RELEASED: key "k" goes on (records: 2): entry 1 was replayed`,
 		"11 QUARANTINE_REPLAYED: entry 2, set aside at 8 as HELD_OVERFLOW, is CONSUMED: w",
 	})
 	if len(h.m.HeldKeys()) != 0 || h.m.Counts().Consumed != 7 || !slices.Contains(h.rows, "1970-01-01T00:00:09.5Z e k 9500") {
@@ -138,7 +142,7 @@ func TestWhoseKeyIsHeld(t *testing.T) {
 	}
 	h.cutAndCrash(t)
 	h.must(t, EndOfSource{Through: record.NoTime})
-	if len(h.rows) != 4 || len(h.m.HeldKeys()) != 0 || !strings.HasSuffix(h.decisions[len(h.decisions)-1], `key "two", 1 records go on: the partition has ended`) {
+	if len(h.rows) != 4 || len(h.m.HeldKeys()) != 0 || !strings.HasSuffix(h.decisions[len(h.decisions)-1], `key "two" goes on (records: 1): the partition has ended`) {
 		t.Errorf("%q, %v, %q", h.rows, h.m.HeldKeys(), h.decisions)
 	}
 	h.cutAndCrash(t)

@@ -15,7 +15,7 @@ import (
 //	accepted            REPLAYED       CONSUMED: its id is remembered, it moves the watermark, it is released like any other
 //	not selected        REPLAYED       FILTERED
 //	its id lives        REPLAYED       DUPLICATE: the event came in another way
-//	anything else       SET_ASIDE      the reason of today: UNREADABLE, TOMBSTONE, FUTURE, LATE, REVISION_AFTER_DECISION
+//	anything else       SET_ASIDE      the reason of today: UNREADABLE, TOMBSTONE, FUTURE, LATE, HELD_OVERFLOW, REVISION_AFTER_DECISION
 //
 // It is too far in the future if it is so by the greater of its log's timestamp and the greatest event time so far: time has gone on since.
 type Reinstate struct {
@@ -119,6 +119,8 @@ func (m *Machine) again(r *record.Record, q *Quarantined) (outcome, detail strin
 		return OutcomeDuplicate, ""
 	case skew > 0 && r.Arrival != record.NoTime && minus(x.at, skew) > max(r.Arrival, m.wm.MaxEventTime()):
 		return ReasonFuture, fmt.Sprintf("event time is %s ahead of the log's timestamp %s, more than max_future_skew allows", distance(r.Arrival, x.at), r.Arrival)
+	case m.holds.full(x.key) && !m.blocks(q, x.key):
+		return ReasonHeldOverflow, m.holds.overflow()
 	case late:
 		return ReasonLate, m.lateDetail(x.at)
 	}

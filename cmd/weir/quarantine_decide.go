@@ -75,10 +75,11 @@ func (a *app) asideDecision(cmd *cobra.Command, c *asideChoice) *cobra.Command {
 
 // decideAside leaves orders for the owner of a run, each about entries of one partition.
 func (a *app) decideAside(ctx context.Context, store control.ControlStore, run string, c asideChoice) error {
-	state, err := runOf(ctx, store, run, -1)
+	state, err := runOf(ctx, store, run, c.partition)
 	if err != nil {
 		return err
 	}
+	run = state.Header.RunID
 	all, err := readAside(ctx, store, run, c.asideFilter)
 	if err != nil {
 		return err
