@@ -190,7 +190,7 @@ var Table = []Row{
 		Why: "The kit of flow authors runs the real engine."},
 	{Package: ".", Imports: []string{"*"},
 		Why: "The root is the way in for a newcomer."},
-	{Package: "cmd/weir", Imports: []string{"*"}, Vendors: []string{cobra}, TestVendors: append(aws[:len(aws):len(aws)], franz...),
+	{Package: "cmd/weir", Imports: []string{"*"}, Vendors: []string{cobra}, TestVendors: append(append([]string{parquetgo}, aws...), franz...),
 		Why: "Wiring: the only place that chooses edges."},
 
 	// What the project needs for itself.
