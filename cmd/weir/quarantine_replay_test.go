@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/weirstream/weir/control/postgres"
+	"github.com/weirstream/weir/internal/pgtest"
 )
 
 const heldFlow = `flow: weir/1
@@ -31,6 +35,21 @@ func tickOf(n int, kind string) string {
 // the record had been good from the start. What stays bad is dropped.
 func TestQuarantineReplay(t *testing.T) {
 	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		quarantineReplay(t, "sqlite:weir.db")
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		quarantineReplay(t, pgtest.Database(t, func(ctx context.Context, url string) error {
+			_, err := postgres.Migrate(ctx, url)
+			return err
+		}).Runtime)
+	})
+}
+
+func quarantineReplay(t *testing.T, store string) {
+	t.Helper()
 	dir, addr := t.TempDir(), broker(t)
 	mended := strings.Replace(heldFlow, "select: {field: kind, equals: trade}\n", "", 1)
 	write := func(name, text string) {
@@ -44,10 +63,10 @@ func TestQuarantineReplay(t *testing.T) {
 	produce(t, addr, "in", values) // and a tombstone
 
 	on := func(command string, more ...string) []string {
-		return append(append(strings.Fields(command), more...), "--store", "sqlite:weir.db")
+		return append(append(strings.Fields(command), more...), "--store", store)
 	}
 	start := func(flow, id string) *logged {
-		return startLogged(t, dir, id, nil, "run", flow, "--brokers", addr, "--topic", "in", "--group", id, "--run-id", id, "--store", "sqlite:weir.db", "--artifacts", "artifacts", "--epoch", "50ms")
+		return startLogged(t, dir, id, nil, "run", flow, "--brokers", addr, "--topic", "in", "--group", id, "--run-id", id, "--store", store, "--artifacts", "artifacts", "--epoch", "50ms")
 	}
 	stop := func(run *logged) {
 		t.Helper()
@@ -146,7 +165,7 @@ func TestQuarantineReplay(t *testing.T) {
 	stop(run)
 
 	// The same as a batch over all good events, once all of it is released.
-	must(t, dir, "run", "mended.yaml", "--brokers", addr, "--topic", "in", "--group", "new", "--run-id", "new", "--store", "sqlite:weir.db", "--artifacts", "artifacts", "--once-n", "7", "--emit", "stream.json")
+	must(t, dir, "run", "mended.yaml", "--brokers", addr, "--topic", "in", "--group", "new", "--run-id", "new", "--store", store, "--artifacts", "artifacts", "--once-n", "7", "--emit", "stream.json")
 	write("good.jsonl", strings.Join(append(append([]string{}, values[:3]...), values[4:]...), "\n")+"\n")
 	must(t, dir, "batch", "run", "--flow", "mended.yaml", "--snapshot", "good.jsonl", "--emit", "batch.json")
 	document := func(name string) map[string]any {
