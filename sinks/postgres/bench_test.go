@@ -90,3 +90,46 @@ func BenchmarkTwoSinks(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkRevisions merges revisions, each of a key and time of its own, beside the plainest way to insert the same rows where they are absent: COPY into a
+// temporary table and one statement.
+func BenchmarkRevisions(b *testing.B) {
+	const n = 50_000
+	db := pgtest.Database(b, nil)
+	to := sinks.Target{RunID: "r", Outputs: sinktest.Outputs, Partitions: []int32{0}, Token: 1, Revised: true}
+	w, err := sink(b, db.Super, nil).Open(b.Context(), to)
+	if err != nil {
+		b.Fatal(err)
+	}
+	conn, err := pgx.Connect(b.Context(), db.Super)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, text := range []string{"CREATE TABLE bare (LIKE results INCLUDING ALL)", "CREATE TEMPORARY TABLE stage (LIKE results)"} {
+		if _, err := conn.Exec(b.Context(), text); err != nil {
+			b.Fatal(err)
+		}
+	}
+	columns := []string{"run_id", "partition", "row_number", "event_time", "event_nanos", "event_id", "event_key", "ema12", "close"}
+	rows := sinktest.Rounds(9, n)
+	sinktest.Compare(b, 9, n, func(round int) {
+		if err := w.Publish(b.Context(), rows[round:round+1]); err != nil {
+			b.Fatal(err)
+		}
+	}, func(round int) {
+		var values [][]any
+		err := rows[round].Each(2, nil, func(number int64, row *partitions.Row) error {
+			values = append(values, []any{"r", int32(0), number, time.Unix(0, int64(row.Time)), int64(row.Time), string(row.ID), string(row.Key), row.Values[0].F, row.Values[1].F})
+			return nil
+		})
+		if err == nil {
+			_, err = conn.CopyFrom(b.Context(), pgx.Identifier{"stage"}, columns, pgx.CopyFromRows(values))
+		}
+		if err == nil {
+			_, err = conn.Exec(b.Context(), "INSERT INTO bare SELECT * FROM stage ON CONFLICT DO NOTHING; TRUNCATE stage")
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	})
+}
