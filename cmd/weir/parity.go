@@ -23,6 +23,7 @@ type parityOptions struct {
 	fetch                            int
 	crashEvery                       int64
 	summary                          bool
+	parityRunFlags
 }
 
 func (a *app) parityCommand() *cobra.Command {
@@ -32,8 +33,9 @@ func (a *app) parityCommand() *cobra.Command {
 		Short: "Run a flow as batch, replay and stream and compare values, hash and counts",
 		Long: "Without arguments it runs the embedded fixture. EQUAL_TO_BATCH_GOLDEN: all three give the same. EQUAL_EXPLAINED: replay and stream\n" +
 			"are equal, and batch is too once the events are left out or revised that the stream recorded as late, lost or revised.\n" +
-			"DIFFERENT: exit code 4, with the first event that differs.",
-		Example: "  weir parity\n  weir parity --flow flow.yaml --snapshot data.jsonl --faults faults.json --partitions 8 --crash-every 1000\n  weir parity --seeds 500",
+			"DIFFERENT: exit code 4, with the first event that differs.\n" +
+			"With --run a run that has ended is compared with a replay of its log, in which the recorded decisions of operators are made again.",
+		Example: "  weir parity\n  weir parity --flow flow.yaml --snapshot data.jsonl --faults faults.json --partitions 8 --crash-every 1000\n  weir parity --seeds 500\n  weir parity --run ticks-1 --store sqlite:weir.db --log arrivals.log --flow flow.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.parity(cmd.Context(), o, cmd.Flags().Changed("seed"))
@@ -51,6 +53,7 @@ func (a *app) parityCommand() *cobra.Command {
 	f.StringVar(&o.via, "via", "", "how the stream gets the log: broker (embedded, over the Kafka protocol) or log (from the file); with --seeds the default is log")
 	f.StringVar(&o.out, "out", ".", "folder for the files of a seed that failed")
 	f.BoolVar(&o.summary, "summary", false, "leave values and events out of the --json document")
+	o.addRun(cmd)
 	return cmd
 }
 
@@ -67,7 +70,7 @@ func (o *parityOptions) check() error {
 	case o.seeds > 0 && o.faults != "":
 		return usagef("--seeds makes its own fault schedules: leave --faults out")
 	}
-	return nil
+	return o.checkRun()
 }
 
 func (a *app) parity(ctx context.Context, o parityOptions, seedGiven bool) error {
@@ -80,6 +83,9 @@ func (a *app) parity(ctx context.Context, o parityOptions, seedGiven bool) error
 	}
 	a.cleanUp = func() { os.RemoveAll(dir) }
 	defer a.cleanUp()
+	if o.run != "" {
+		return a.parityOfRun(ctx, o, dir)
+	}
 	cfg, err := a.parityConfig(o, dir, seedGiven)
 	if err != nil {
 		return err
