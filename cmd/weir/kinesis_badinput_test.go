@@ -68,7 +68,7 @@ func TestKinesisBadInput(t *testing.T) {
 		"a password in the endpoint": func(*testing.T) (int, []string, []string) {
 			return 3, []string{"CONFIG_INVALID", "is not a URL such as"}, tickArgs("x", "https://user:"+kinesistest.SecretKey+"@kinesis.example")
 		},
-		"wrong region":             denied("DescribeStreamSummary", "InvalidSignatureException", "not allowed on stream"),
+		"wrong region":             denied("DescribeStreamSummary", "InvalidSignatureException", "not allowed on stream", `in region "us-east-1"`),
 		"expired credentials":      denied("ListShards", "ExpiredTokenException"),
 		"no DescribeStreamSummary": denied("DescribeStreamSummary", "AccessDeniedException", "kinesis:DescribeStreamSummary"),
 		"no ListShards":            denied("ListShards", "AccessDeniedException", "kinesis:ListShards"),

@@ -92,6 +92,14 @@ func (r *river) publish(times int) {
 	}
 }
 
+// topic publishes the fixture's log to a topic, and returns the broker.
+func (r *river) topic(name string) string {
+	r.t.Helper()
+	addr := broker(r.t)
+	must(r.t, r.dir, "replay", "publish", "--log", "arrivals.log", "--brokers", addr, "--topic", name, "--create-partitions", "4")
+	return addr
+}
+
 // split cuts the widest open shard in two.
 func (r *river) split() {
 	r.t.Helper()
@@ -148,6 +156,12 @@ func TestKinesisGolden(t *testing.T) {
 	doc := parse(t, must(t, r.dir, r.args("golden", "--once-n", fmt.Sprint(fixtureArrivals), "--json")...))
 	if doc["values_hash"] != fixture.ValuesHash || doc["consumed"] != 6.0 || doc["duplicates_skipped"] != 1.0 {
 		t.Errorf("%v", doc)
+	}
+	kafka := parse(t, must(t, r.dir, "run", "flow.yaml", "--run-id", "kafka", "--store", "sqlite:kafka.db", "--brokers", r.topic("golden"), "--topic", "golden", "--once-n", fmt.Sprint(fixtureArrivals), "--json"))
+	for _, key := range []string{"values", "consumed", "filtered", "omitted", "duplicates_skipped", "late", "events", "watermark"} {
+		if !reflect.DeepEqual(doc[key], kafka[key]) {
+			t.Errorf("%s is %v through Kinesis and %v through Kafka", key, doc[key], kafka[key])
+		}
 	}
 	refused(t, r.dir, 3, []string{"RUN_FINISHED"}, r.args("golden", "--once-n", fmt.Sprint(fixtureArrivals))...)
 	for n, s := range r.shardsOf("golden") {
