@@ -178,3 +178,47 @@ func TestARestoreVoids(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkSettling says what part of the work on a batch its settlement is: 1,024 records through a machine, beside delivering them, with a barrier and
+// a commit every 64 batches, in turns. The whole pipeline does more for a record than the machine alone.
+func BenchmarkSettling(b *testing.B) {
+	const size, perEpoch = 1024, 64
+	plan := parse(b, wideFlow)
+	in := randomInput(seeded(b, 45), 1, size)[0]
+	e := newEngine(context.Background(), Config{Plan: plan, RunID: "run", Journal: controltest.NewMemory()}.withDefaults())
+	one := newIncarnation(e, 1)
+	one.header.Partitions = []int32{0}
+	s, m := newSettling(one), partitions.New(plan, 0)
+	var eff partitions.Effects
+	var settling, stepping time.Duration
+	at := int64(0)
+	for n := 1; b.Loop(); n++ {
+		batch := record.Batch{Records: in, Next: record.Offset(at + size)}
+		for i := range in {
+			in[i].Position = record.Offset(at + int64(i))
+		}
+		at += size
+		began := time.Now()
+		if err := m.Step(partitions.Deliver{Batch: &batch}, &eff); err != nil {
+			b.Fatal(err)
+		}
+		stepped := time.Now()
+		s.deliverPart(0, &part{batch: batch, records: size, bytes: 1 << 17, first: in[0].Position})
+		if n%perEpoch == 0 {
+			c := control.Commit{Epoch: 1, Partitions: []control.PartitionCommit{{Cut: partitions.Cut{Next: batch.Next}}}}
+			s.seal(0)
+			if err := s.covers(c); err != nil {
+				b.Fatal(err)
+			}
+			s.settle(c)
+			s.told(s.untold())
+			eff.Reset()
+		}
+		settling, stepping = settling+time.Since(stepped), stepping+stepped.Sub(began)
+	}
+	b.ReportMetric(float64(settling.Nanoseconds())/float64(b.N), "settling-ns/batch")
+	b.ReportMetric(float64(settling)/float64(stepping), "settling/step")
+	if s.failed != nil || s.flight(0).Records >= perEpoch*size {
+		b.Fatalf("%v, in flight %+v", s.failed, s.flight(0))
+	}
+}
