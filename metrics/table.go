@@ -76,10 +76,11 @@ var (
 	HoldsMark     = Metric{Name: "weir_partition_holds_watermark", Type: Gauge, Help: "1 for a partition at which the merged watermark stands, 0 for the others.", Labels: []string{LabelPartition}}
 	LagRecords    = Metric{Name: "weir_partition_lag_records", Type: Gauge, Help: "Positions between the committed one and the end of the log. Absent when the log does not tell.", Labels: []string{LabelPartition}}
 	Readable      = Metric{Name: "weir_partition_readable_records", Type: Gauge, Help: "The part of the lag that can be delivered now; less than the lag while a transaction is open.", Labels: []string{LabelPartition}}
-	LagSeconds    = Metric{Name: "weir_partition_lag_seconds", Type: Gauge, Unit: "seconds", Help: "The clock less the highest event time that was accepted, 0 without lag. Absent before the first event.", Labels: []string{LabelPartition}}
+	LagSeconds    = Metric{Name: "weir_partition_lag_seconds", Type: Gauge, Unit: "seconds", Help: "The clock less the highest event time that was accepted, 0 without lag; of Kinesis, how far the stream says that the reading is behind its end. Absent before the first event.", Labels: []string{LabelPartition}}
 	Progress      = Metric{Name: "weir_partition_progress_age_seconds", Type: Gauge, Unit: "seconds", Help: "Time since the committed position last moved.", Labels: []string{LabelPartition}}
 	Stalled       = Metric{Name: "weir_partition_stalled", Type: Gauge, Help: "1 for a partition that has had readable records for too long without moving.", Labels: []string{LabelPartition}}
 	BlockedPart   = Metric{Name: "weir_partition_blocked", Type: Gauge, Help: "1 for a partition that is not read any more until somebody acts.", Labels: []string{LabelPartition}}
+	AtRisk        = Metric{Name: "weir_partition_retention_at_risk", Type: Gauge, Help: "1 for a partition of which the log is about to remove what the run still needs.", Labels: []string{LabelPartition}}
 	StateSeconds  = Metric{Name: "weir_partition_state_seconds_total", Type: Counter, Unit: "seconds", Help: "Time that the partition has spent in each state. The states exclude one another: their sum is the time it has been watched.", Labels: []string{LabelPartition, LabelState}}
 	Gaps          = Metric{Name: "weir_partition_open_gaps", Type: Gauge, Help: "Open runs of missing sequence numbers.", Labels: []string{LabelPartition}}
 	HeldKeys      = Metric{Name: "weir_partition_held_keys", Type: Gauge, Help: "Keys that wait for a record that is set aside, of a flow with hold_key.", Labels: []string{LabelPartition}}
@@ -102,7 +103,7 @@ func Table() []Metric {
 		Commits, CommitSeconds, CommitLast, CommitAge, CommitOpen, Refused, Checkpoints, CheckpointAge, CheckpointLen, Outage, Observed,
 		SinkUp, SinkRows, SinkBytes, SinkCalls, SinkSeconds, SinkRetries, SinkLag,
 		Watermark, WatermarkAge,
-		PartWatermark, HoldsMark, LagRecords, Readable, LagSeconds, Progress, Stalled, BlockedPart, StateSeconds, Gaps, HeldKeys, HeldRecords, Credits, CreditBytes, Window, Aside,
+		PartWatermark, HoldsMark, LagRecords, Readable, LagSeconds, Progress, Stalled, BlockedPart, AtRisk, StateSeconds, Gaps, HeldKeys, HeldRecords, Credits, CreditBytes, Window, Aside,
 		Records, Outputs, Quarantine,
 	}
 }

@@ -177,6 +177,7 @@ func (s samples) ofPartition(r *status.Snapshot, p *status.Partition) {
 	s.age(metrics.Progress, p.Progress, n)
 	s.flag(metrics.Stalled, p.Stalled, n)
 	s.flag(metrics.BlockedPart, p.Blocked != nil, n)
+	s.flag(metrics.AtRisk, p.Risk != nil, n)
 	for _, state := range status.States() {
 		s.of(metrics.StateSeconds, p.Seconds[state], n, string(state))
 	}
