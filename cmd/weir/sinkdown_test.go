@@ -146,15 +146,15 @@ func resident(t *testing.T, pid int) int64 {
 func TestSinkDownAtFullInput(t *testing.T) {
 	t.Parallel()
 	// So many that a partition has more to read when one epoch of rows waits for the table, the next one is full and its window is out.
-	records, parts, atLeast := 400_000, "1", time.Duration(0)
+	records, parts, atLeast := 120_000, "1", time.Duration(0)
 	if text := os.Getenv(sinkDownEnv); text != "" {
 		var err error
 		if atLeast, err = time.ParseDuration(text); err != nil {
 			t.Fatal(err)
 		}
-		records, parts = 2_500_000, "4"
+		records, parts = 1_200_000, "4"
 	} else if testing.Short() {
-		t.Skip("reads 400,000 records, which takes ten seconds")
+		t.Skip("reads 120,000 records, which takes some seconds")
 	}
 	dir, addr := t.TempDir(), broker(t)
 	db := pgtest.Database(t, nil)
@@ -166,7 +166,7 @@ func TestSinkDownAtFullInput(t *testing.T) {
 	way := newPassage(t, filepath.Join(query.Get("host"), ".s.PGSQL."+cmp.Or(u.Port(), "5432")), 3<<20)
 	query.Set("host", filepath.Dir(way.Addr().String()))
 	u.RawQuery = query.Encode()
-	write(t, dir, "flow.yaml", speedFlow)
+	write(t, dir, "flow.yaml", wideFlow())
 	must(t, dir, "replay", "generate", "--events", fmt.Sprint(records), "--instruments", "64", "--seed", "5", "--snapshot", "all.jsonl")
 	must(t, dir, "replay", "build", "--snapshot", "all.jsonl", "--flow", "flow.yaml", "--out", "all.log")
 	must(t, dir, "replay", "publish", "--log", "all.log", "--brokers", addr, "--topic", "ticks", "--create-partitions", parts)
@@ -225,6 +225,17 @@ func TestSinkDownAtFullInput(t *testing.T) {
 		t.Errorf("the bound of %d MiB is not kept: live heap %d MB, process %d MB", bound, live, most>>20)
 	}
 	l.complete(t, db.Super, want)
+}
+
+// wideFlow is speedFlow with twelve outputs: its rows fill an epoch soon.
+func wideFlow() string {
+	operators, outputs := "", "ema3"
+	for period := 4; period < 15; period++ {
+		operators += fmt.Sprintf("  - {name: ema%d, type: ema, input: close, period: %[1]d}\n", period)
+		outputs += fmt.Sprintf(", ema%d", period)
+	}
+	text := strings.Replace(speedFlow, "outputs: [ema3]", "outputs: ["+outputs+"]", 1)
+	return strings.Replace(text, "outputs:", operators+"outputs:", 1)
 }
 
 // pausedAll says whether the sink is down and all partitions are PROCESS_PAUSED.
