@@ -180,7 +180,7 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
-// TestSettlerProperty settles, publishes and rewinds in any order and holds a settler to what it promises: the committed position never passes an
+// TestSettlerProperty settles single records, parts of them and runs of records, publishes and rewinds in any order and holds a settler to what it promises: the committed position never passes an
 // undone delivery, never goes back within a rewind, and the store is written exactly when it moves.
 func TestSettlerProperty(t *testing.T) {
 	t.Parallel()
@@ -261,6 +261,10 @@ func (m *settlerModel) late(t *testing.T) {
 }
 
 func (m *settlerModel) deliver(t *testing.T) {
+	if m.r.IntN(6) == 0 {
+		m.deliverBulk(t)
+		return
+	}
 	n := max(1, m.r.IntN(6)-2)
 	ticket, err := m.s.DeliverParts(record.Offset(m.position+1), n)
 	if errors.Is(err, ErrSettlementFull) && m.s.Full() {
@@ -276,12 +280,39 @@ func (m *settlerModel) deliver(t *testing.T) {
 	}
 }
 
+// deliverBulk delivers several records as one, which end up to some position.
+func (m *settlerModel) deliverBulk(t *testing.T) {
+	n := 1 + int64(m.r.IntN(4))
+	ticket, err := m.s.DeliverBulk(Bulk{First: record.Offset(m.position + 1), Last: record.Offset(m.position + n), Records: n})
+	if errors.Is(err, ErrSettlementFull) && m.s.Full() {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		m.position++
+		m.tickets[m.position], m.undone[m.position] = ticket, map[uint32]string{0: "bulk"}
+	}
+}
+
+func (m *settlerModel) completeBulk(t *testing.T, through int64) {
+	ticket := m.tickets[through]
+	settled := m.s.DoneThrough(ticket, record.Offset(through))
+	for at := through - 1; m.tickets[at] == ticket && m.undone[at] != nil; at-- {
+		delete(m.undone, at)
+	}
+	m.done(t, through, Token{Ticket: ticket}, settled)
+}
+
 func (m *settlerModel) complete(t *testing.T) {
 	at := slices.Sorted(maps.Keys(m.undone))[m.r.IntN(len(m.undone))]
 	subs := slices.Sorted(maps.Keys(m.undone[at]))
 	sub := subs[m.r.IntN(len(subs))]
 	token := Token{m.tickets[at], sub}
 	switch m.undone[at][sub] {
+	case "bulk":
+		m.completeBulk(t, at)
 	case "running":
 		o := [...]Outcome{Ack(), Ack(), Ack(), Drop("d"), Retry("r"), RetryAfter(time.Second, "r"), RetryAfter(-1, "r"), {}}[m.r.IntN(8)]
 		m.settle(t, at, token, m.s.Settle(token, o, 1+m.r.IntN(4)))
