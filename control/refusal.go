@@ -14,7 +14,7 @@ import (
 type Refusal struct {
 	// ID is given by the store, in order.
 	ID int64
-	// RunID is the stream run, Lease the name of its lease.
+	// RunID is the stream or batch run, Lease the name of its lease.
 	RunID, Lease string
 	// Owner and Token of who was refused.
 	Owner string
@@ -36,6 +36,8 @@ const (
 	EffectCheckpoint = "keep a checkpoint"
 	EffectSettle     = "settle an intervention"
 	EffectPublish    = "publish to a sink"
+	// EffectBatch is any of a batch run's: its start, its result, its end.
+	EffectBatch = "change a batch run"
 )
 
 // MaxRefusals is how many refusals of a lease a store keeps: the newest.
@@ -87,7 +89,7 @@ func (r Refusal) OfRun(runID string) bool {
 // noteTime bounds how long a process that was refused takes to write that down.
 const noteTime = 2 * time.Second
 
-// Noting is the store of a process that notes what it is refused: every effect on a stream run that meets StaleFence is also written down, for
+// Noting is the store of a process that notes what it is refused: every effect on a stream or batch run that meets StaleFence is also written down, for
 // ListRefusals. tell, unless nil, is called when that could not be done; nothing else depends on it.
 func Noting(s ControlStore, tell func(error)) ControlStore { return noting{s, tell} }
 
@@ -124,6 +126,11 @@ func (n noting) KeepPointer(ctx context.Context, l Lease, p Pointer) error {
 // SettleIntervention is Interventions'.
 func (n noting) SettleIntervention(ctx context.Context, l Lease, runID string, id int64, outcome InterventionOutcome, epoch uint64, note string) error {
 	return n.note(ctx, l, runID, EffectSettle, n.ControlStore.SettleIntervention(ctx, l, runID, id, outcome, epoch, note))
+}
+
+// Fenced is Effects'.
+func (n noting) Fenced(ctx context.Context, l Lease, effects ...Effect) error {
+	return n.note(ctx, l, strings.TrimPrefix(l.Name, RunLease("")), EffectBatch, n.ControlStore.Fenced(ctx, l, effects...))
 }
 
 type notingJournal struct {

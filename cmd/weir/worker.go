@@ -14,6 +14,7 @@ import (
 	batchworker "github.com/weirstream/weir/batch/worker"
 	"github.com/weirstream/weir/checkpoint/dir"
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/control"
 )
 
 type workerOptions struct {
@@ -94,11 +95,12 @@ func (a *app) batchWorker(ctx context.Context, o workerOptions) error {
 	if err != nil {
 		return codes.New(codes.OutputUnwritable, "--artifacts: %w", err)
 	}
-	store, err := openStore(ctx, o.store)
+	bare, err := openStore(ctx, o.store)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer bare.Close()
+	store := control.Noting(bare, nil)
 	staging, err := o.openStaging(ctx)
 	if err != nil {
 		return err

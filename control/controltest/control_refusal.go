@@ -140,5 +140,13 @@ func checkRefusedWrites(p *plane) error {
 			return fmt.Errorf("%s: noted as %+v", w.effect, r)
 		}
 	}
+	stale := control.Lease{Name: control.RunLease("run_7"), Owner: "ana", Token: 3}
+	if err := s.Fenced(p.ctx, stale, control.StartRun{RunID: "run_7"}); !codes.Has(err, codes.StaleFence) {
+		return fmt.Errorf("a batch run: %v, want STALE_FENCE", err)
+	}
+	got, err := s.ListRefusals(p.ctx, "run_7")
+	if err != nil || len(got) != 1 || got[0].Effect != control.EffectBatch || got[0].Token != 3 || got[0].MetToken != 0 {
+		return fmt.Errorf("a batch run: %+v, %w", got, err)
+	}
 	return nil
 }
