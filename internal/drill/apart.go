@@ -45,6 +45,7 @@ type flock struct {
 	count int
 	feed  *stream
 	track *track
+	waits *waiter
 	// windows are the steps of the script, as they were played.
 	windows []window
 }
@@ -61,8 +62,9 @@ func (p *part) share(ctx context.Context, log string) error {
 	for n := range p.Partitions {
 		p.watch.add(group.RunID(p.run, n), t.name)
 	}
-	f := &flock{part: p, sees: p.oversee(ctx), track: newTrack(p.Partitions)}
+	f := &flock{part: p, sees: p.oversee(ctx), track: newTrack(p.Partitions), waits: startWaiter(ctx)}
 	defer f.sees.close()
+	defer f.waits.close()
 	script := f.script()
 	feeding, stop := context.WithCancel(ctx)
 	defer stop()
@@ -71,6 +73,7 @@ func (p *part) share(ctx context.Context, log string) error {
 		return err
 	}
 	f.sees.close()
+	f.waits.close()
 	f.judge()
 	return f.sameAsAlone(ctx)
 }

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -63,6 +64,13 @@ func (f *flock) judgeStanding() {
 			}
 		}
 	}
+	machine := time.Duration(0)
+	for _, w := range f.windows {
+		if w.kind == byMove {
+			machine = max(machine, f.waits.longest(w))
+		}
+	}
+	f.figure("machine_stood_longest", machine)
 	for name, all := range stops {
 		f.spread(name+"_stood", all)
 	}
@@ -73,7 +81,8 @@ func (f *flock) judgeStanding() {
 		all := stops[name]
 		longest := slices.Max(append(all, 0))
 		f.promise(len(all) > 0 && longest <= within+f.Grace, fmt.Sprintf("a rebalance stops a partition that is %s and has records for at most %s", name, within+f.Grace),
-			"%s at most, in %d cases of %d moves; without a rebalance %s", longest.Round(time.Millisecond), len(all), f.Moves, slices.Max(append(stops[calmly], 0)).Round(time.Millisecond))
+			"%s at most, in %d cases of %d moves; without a rebalance %s; a process that does nothing stood for %s meanwhile", longest.Round(time.Millisecond), len(all), f.Moves,
+			slices.Max(append(stops[calmly], 0)).Round(time.Millisecond), machine.Round(time.Millisecond))
 	}
 }
 
@@ -182,4 +191,59 @@ func (t *track) stop(n int32, w window, all []advance) (s stop, ok bool) {
 		s.took = max(s.took, a.at.Sub(since))
 	}
 	return s, ok
+}
+
+// waitEvery is how often the waiter wakes.
+const waitEvery = 5 * time.Millisecond
+
+// waiter wakes and does nothing, to see how long the machine lets a process stand that has nothing to do with a run.
+type waiter struct {
+	stop context.CancelFunc
+	done chan struct{}
+	late []lateness
+}
+
+// lateness is how much later than asked for the waiter woke, and when.
+type lateness struct {
+	at time.Time
+	by time.Duration
+}
+
+func startWaiter(ctx context.Context) *waiter {
+	ctx, stop := context.WithCancel(ctx)
+	w := &waiter{stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		timer := time.NewTimer(waitEvery)
+		defer timer.Stop()
+		for {
+			slept := time.Now()
+			timer.Reset(waitEvery)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return
+			}
+			if now := time.Now(); now.Sub(slept) > 2*waitEvery {
+				w.late = append(w.late, lateness{now, now.Sub(slept) - waitEvery})
+			}
+		}
+	}()
+	return w
+}
+
+// close ends it. It may be called again.
+func (w *waiter) close() {
+	w.stop()
+	<-w.done
+}
+
+// longest is how long it stood at most in a window; only after close.
+func (w *waiter) longest(in window) (most time.Duration) {
+	for _, l := range w.late {
+		if l.at.After(in.began) && l.at.Add(-l.by).Before(in.ended) {
+			most = max(most, l.by)
+		}
+	}
+	return most
 }

@@ -115,3 +115,14 @@ func TestTrack(t *testing.T) {
 		t.Errorf("%d records", n)
 	}
 }
+
+func TestWaiter(t *testing.T) {
+	t.Parallel()
+	w := startWaiter(t.Context())
+	w.close()
+	w.close()
+	w.late = []lateness{{clock(90), 70 * time.Millisecond}, {clock(150), 20 * time.Millisecond}, {clock(230), 40 * time.Millisecond}, {clock(400), 90 * time.Millisecond}}
+	if got := w.longest(window{began: clock(100), ended: clock(200)}); got != 40*time.Millisecond {
+		t.Errorf("%s", got)
+	}
+}
