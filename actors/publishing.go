@@ -32,6 +32,7 @@ func (in *incarnation) openSinks() error {
 	rows, entries := to, to
 	rows.Outputs, rows.Revised = sinks.OutputsOf(in.cfg.Plan), in.cfg.Plan.Revised
 	entries.Entries = true
+	rows.Sequence, entries.Sequence = sinks.SequenceOf(in.cfg.Plan, false), sinks.SequenceOf(in.cfg.Plan, true)
 	var err error
 	in.publication, err = in.openPublisher(in.cfg.Publisher, rows, in.history, func(c partitions.Counts) int64 { return c.Outputs })
 	if err == nil {

@@ -96,8 +96,19 @@ type Target struct {
 	Token uint64
 	// Entries: what is published are Entries, not rows. There are no Outputs.
 	Entries bool
+	// Sequence names what is published, see SequenceOf: a target keeps it beside what stands of the run, and refuses another one with SINK_INVALID, since numbers
+	// of two sequences say nothing about each other. "" is not compared; a target that has kept none takes the first.
+	Sequence string
 	// Revised: the last of Outputs is the number of a row's revision. Of the rows of a run with the same key and time, the one with the highest counts.
 	Revised bool
+}
+
+// SequenceOf names the sequence of the rows of a plan, or of its late entries: two plans that may give other rows have other names.
+func SequenceOf(p *flow.Plan, entries bool) string {
+	if entries {
+		return "late " + p.Fingerprint
+	}
+	return "rows " + p.Fingerprint
 }
 
 // OutputsOf are the names of a plan's outputs, for a Target.
