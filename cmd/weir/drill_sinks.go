@@ -15,7 +15,7 @@ import (
 )
 
 // drillSinks are the kinds of sinks that a drill can make places for, and read.
-var drillSinks = []string{sinkJSONL, sinkCSV, sinkKafka, sinkIdempotent, sinkPostgres, sinkClickHouse}
+var drillSinks = []string{sinkJSONL, sinkCSV, sinkParquet, sinkKafka, sinkIdempotent, sinkPostgres, sinkClickHouse}
 
 // drillSinkEnv and drillViewEnv carry the databases of the results to the daemons.
 const (
@@ -60,12 +60,17 @@ func (o *drillOptions) lay(ctx context.Context, p drills.Place) (all []drills.Ta
 		t := drills.Target{Name: kind, Once: kind != sinkIdempotent, Filled: kind != sinkIdempotent && kind != sinkKafka}
 		where := filepath.Join(p.Dir, "sink-"+kind)
 		switch kind {
-		case sinkJSONL, sinkCSV:
+		case sinkJSONL, sinkCSV, sinkParquet:
 			if err := os.Mkdir(where, 0o700); err != nil {
 				return nil, codes.New(codes.OutputUnwritable, "the folder of the drill: %w", err)
 			}
-			if t.Read = drills.LineFiles(where); kind == sinkCSV {
+			switch kind {
+			case sinkJSONL:
+				t.Read = drills.LineFiles(where)
+			case sinkCSV:
 				t.Read = drills.TableFiles(where, p.Outputs)
+			case sinkParquet:
+				t.Read = drills.ColumnFiles(where, p.Outputs)
 			}
 		case sinkKafka, sinkIdempotent:
 			where = o.TopicPrefix + "-" + p.ID + "-sink-" + kind

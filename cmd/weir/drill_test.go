@@ -55,7 +55,7 @@ func TestDrill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			code, report := runDrill(t, store(t), nil, "--grace", "10s", "--parallel", "4", // other tests run beside it
-				"--sink", "jsonl,csv,kafka,kafka-idempotent,postgres,clickhouse", "--sink-db", pgtest.Database(t, nil).Super, "--sink-clickhouse", chtest.Database(t).URL(chtest.Super))
+				"--sink", "jsonl,csv,parquet,kafka,kafka-idempotent,postgres,clickhouse", "--sink-db", pgtest.Database(t, nil).Super, "--sink-clickhouse", chtest.Database(t).URL(chtest.Super))
 			if code != 0 || len(failed(report)) > 0 {
 				t.Errorf("exit %d, failed:\n%s", code, strings.Join(failed(report), "\n"))
 			}

@@ -30,6 +30,7 @@ type sinkKind struct {
 const (
 	sinkJSONL      = "jsonl"
 	sinkCSV        = "csv"
+	sinkParquet    = "parquet"
 	sinkKafka      = "kafka"
 	sinkIdempotent = "kafka-idempotent"
 	sinkPostgres   = "postgres"
@@ -39,7 +40,7 @@ const (
 var sinkKinds = map[string]sinkKind{
 	sinkJSONL:      {"folder", openFiles(file.JSONLines)},
 	sinkCSV:        {"folder", openFiles(file.CSV)},
-	"parquet":      {"folder", openFiles(file.Parquet)},
+	sinkParquet:    {"folder", openFiles(file.Parquet)},
 	sinkKafka:      {"topic", openTopic(false)},
 	sinkIdempotent: {"topic", openTopic(true)},
 	sinkPostgres:   {"table", openTable},

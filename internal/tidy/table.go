@@ -151,7 +151,7 @@ var Table = []Row{
 		Why: "Deals partitions to processes by leases, for logs whose service has no groups: it knows ports alone."},
 	{Package: "handoff", Imports: with("control", "checkpoint", "sources"),
 		Why: "The manifest by which a new owner, or a stream after a batch, begins exactly where the other ended."},
-	{Package: "internal/drill", Imports: []string{"*"}, Vendors: append([]string{pgx}, franz...),
+	{Package: "internal/drill", Imports: []string{"*"}, Vendors: append([]string{pgx, parquetgo}, franz...),
 		Why: "The drill of two owners: real processes, planned faults, one check for each promise. Its readers ask the broker for the group's offsets, and the targets of sinks for their rows."},
 	{Package: "internal/sim/invariant", Imports: with("control"),
 		Why: "One checker for each promise, over a recorded history: it knows ports and machines, and nothing of who recorded."},
