@@ -23,6 +23,7 @@ type memory struct {
 
 type run struct {
 	token uint64
+	named string
 	rows  []Seen
 	ends  map[int32]int64
 }
@@ -70,7 +71,12 @@ func (s *memorySink) Open(ctx context.Context, target sinks.Target) (sinks.Write
 	if s.features.FencedByTarget && s.fault != "anybody opens" && target.Token < r.token {
 		return nil, codes.New(codes.StaleFence, "token %d, the target has seen %d", target.Token, r.token)
 	}
-	r.token = max(r.token, target.Token)
+	if s.fault != "keeps no sequence" && r.named != "" && target.Sequence != "" && r.named != target.Sequence {
+		return nil, codes.New(codes.SinkInvalid, "holds %s, which is not %s", r.named, target.Sequence)
+	}
+	if r.token = max(r.token, target.Token); r.named == "" || s.fault == "keeps the last sequence" {
+		r.named = target.Sequence
+	}
 	at := map[int32]int64{}
 	for _, p := range target.Partitions {
 		switch s.fault {
@@ -279,6 +285,26 @@ func TestWrongSinksFail(t *testing.T) {
 			}
 			for _, text := range found {
 				t.Log(text)
+			}
+		})
+	}
+}
+
+// TestSequences: a target that compares them passes, and one that does not is found.
+func TestSequences(t *testing.T) {
+	t.Parallel()
+	RunSequence(t, func(testing.TB) Place { return (&memory{features: linear, runs: map[string]*run{}}).place() })
+	for _, fault := range []string{"keeps no sequence", "keeps the last sequence"} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			found := false
+			for _, c := range sequences {
+				r := &recorder{TB: t}
+				r.run(func() { c.run(r, (&memory{features: linear, fault: fault, runs: map[string]*run{}}).place()) })
+				found = found || r.first != ""
+			}
+			if !found {
+				t.Error("no check has found it")
 			}
 		})
 	}
