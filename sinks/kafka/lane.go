@@ -31,8 +31,9 @@ type lane struct {
 	name      string
 	session   *kafkaclient.Session
 
-	// at is the number of rows that stand, -1 when the broker does not tell.
-	at int64
+	// at is the number of rows that stand, -1 when the broker does not tell. sequence is the one that they are of, as it is kept.
+	at       int64
+	sequence string
 	// records of this publication, and the number after the last row; -1 while there are none.
 	records []*kgo.Record
 	end     int64
@@ -43,14 +44,22 @@ func (l *lane) reset() { l.records, l.end = l.records[:0], -1 }
 const owners = "/owner"
 
 // glance is check before anything is done: a former owner's transaction may be open, and nothing waits for its end.
+// Who is to be refused has fenced nobody by then.
 func (l *lane) glance(ctx context.Context) error {
-	token, err := l.offset(ctx, l.name+owners)
-	return l.compare(token, err)
+	token, _, err := l.offset(ctx, l.name+owners)
+	if err := l.compare(token, err); err != nil {
+		return err
+	}
+	at, kept, err := l.offset(ctx, l.name)
+	if err != nil {
+		return err
+	}
+	return l.same(at, kept)
 }
 
 // check refuses us when the target has seen a higher token.
 func (l *lane) check(ctx context.Context) error {
-	token, err := l.offset(kadm.RequireStable(ctx), l.name+owners)
+	token, _, err := l.offset(kadm.RequireStable(ctx), l.name+owners)
 	return l.compare(token, err)
 }
 
@@ -82,7 +91,7 @@ func (l *lane) mark(ctx context.Context) error {
 	if err := l.begin(ctx, session.Client); err != nil {
 		return err
 	}
-	if err := l.commitOffset(ctx, session.Client, l.name+owners, int64(l.w.to.Token)); err != nil {
+	if err := l.commitOffset(ctx, session.Client, l.name+owners, int64(l.w.to.Token), ""); err != nil {
 		return err
 	}
 	return patient(ctx, func() error {
@@ -96,17 +105,24 @@ func (l *lane) mark(ctx context.Context) error {
 	})
 }
 
-// begin notes where a partition stands of which the broker does not tell, so that it can tell what a kill leaves out from now on.
+// begin notes where a partition stands of which the broker does not tell, so that it can tell what a kill leaves out from now on; and of which sequence
+// its rows are, if nothing says so yet.
 func (l *lane) begin(ctx context.Context, client *kgo.Client) error {
-	committed, known := l.w.to.Committed[l.partition]
-	if !known {
-		return nil
-	}
-	at, err := l.offset(kadm.RequireStable(ctx), l.name)
-	if err != nil || at >= 0 {
+	at, kept, err := l.offset(kadm.RequireStable(ctx), l.name)
+	if err != nil {
 		return err
 	}
-	return l.commitOffset(ctx, client, l.name, committed)
+	if err := l.same(at, kept); err != nil {
+		return err
+	}
+	committed, known := l.w.to.Committed[l.partition]
+	switch {
+	case at < 0 && known:
+		at = committed
+	case at < 0 || kept != "" || l.w.to.Sequence == "":
+		return nil
+	}
+	return l.commitOffset(ctx, client, l.name, at, sequenceText(l.w.to.Sequence))
 }
 
 // initialise makes the client of the transactional id.
@@ -135,14 +151,19 @@ func (l *lane) readBack(ctx context.Context) error {
 		return err
 	}
 	var err error
-	l.at, err = l.offset(kadm.RequireStable(ctx), l.name)
-	return err
+	if l.at, l.sequence, err = l.offset(kadm.RequireStable(ctx), l.name); err != nil {
+		return err
+	}
+	if l.sequence == "" {
+		l.sequence = sequenceText(l.w.to.Sequence)
+	}
+	return l.same(l.at, l.sequence)
 }
 
-// offset is that of a group, -1 when there is none. With kadm.RequireStable, one that is part of a transaction is waited for.
-func (l *lane) offset(ctx context.Context, group string) (at int64, err error) {
+// offset is that of a group and what is kept beside it, -1 when there is none. With kadm.RequireStable, one that is part of a transaction is waited for.
+func (l *lane) offset(ctx context.Context, group string) (at int64, beside string, err error) {
 	err = patient(ctx, func() error {
-		at = -1
+		at, beside = -1, ""
 		found, err := kadm.NewClient(l.w.plain.Client).FetchOffsets(ctx, group)
 		if errors.Is(err, kerr.GroupIDNotFound) {
 			return nil
@@ -151,12 +172,12 @@ func (l *lane) offset(ctx context.Context, group string) (at int64, err error) {
 			return err
 		}
 		if o, has := found.Lookup(l.w.s.cfg.Topic, 0); has {
-			at = o.At
+			at, beside = o.At, o.Metadata
 			return o.Err
 		}
 		return nil
 	})
-	return at, err
+	return at, beside, err
 }
 
 // arenaBytes is the size of the pieces of memory that records are cut from.
@@ -214,11 +235,11 @@ func (l *lane) produce(ctx context.Context) error {
 
 // count puts the number of rows into the transaction.
 func (l *lane) count(ctx context.Context) error {
-	return l.commitOffset(ctx, l.session.Client, l.name, l.end)
+	return l.commitOffset(ctx, l.session.Client, l.name, l.end, l.sequence)
 }
 
-// commitOffset puts a group's offset into the transaction of a client.
-func (l *lane) commitOffset(ctx context.Context, client *kgo.Client, group string, at int64) error {
+// commitOffset puts a group's offset, and what is kept beside it, into the transaction of a client.
+func (l *lane) commitOffset(ctx context.Context, client *kgo.Client, group string, at int64, beside string) error {
 	id, epoch, err := client.ProducerID(ctx)
 	if err != nil {
 		return err
@@ -242,6 +263,7 @@ func (l *lane) commitOffset(ctx context.Context, client *kgo.Client, group strin
 		topic.Topic, topic.TopicID = l.w.s.cfg.Topic, l.w.topic.ID
 		partition := kmsg.NewTxnOffsetCommitRequestTopicPartition()
 		partition.Offset = at
+		partition.Metadata = kmsg.StringPtr(beside)
 		topic.Partitions = append(topic.Partitions, partition)
 		req.Topics = append(req.Topics, topic)
 		resp, err := req.RequestWith(ctx, client)

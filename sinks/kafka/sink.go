@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -45,7 +45,7 @@ type SinkConfig struct {
 //
 // Unless it is idempotent only, each partition of a run has a transactional id and a consumer group, both "weir-sink/TOPIC/RUN/PARTITION". The
 // number of the rows that stand is committed as that group's offset in the same transaction as the rows; so Open reads back what stands with one request, however long
-// the topic is. The group TOPIC/RUN/PARTITION/owner holds the highest fence token. Opening a transactional id ends what a former owner left open and
+// the topic is. Beside the offset stands which sequence was published (sinks.Target.Sequence); another one is refused. The group TOPIC/RUN/PARTITION/owner holds the highest fence token. Opening a transactional id ends what a former owner left open and
 // fences him at the broker. Should the broker forget the group (offsets.retention.minutes without a publication), or never have heard of it, opening notes
 // where the run's journal stands as what is published (sinks.Target.Committed).
 type Sink struct {
@@ -90,7 +90,7 @@ func (s *Sink) Features() sinks.Features {
 	return sinks.Features{Once: tx, ReadBack: tx, FencedByTarget: tx, IdempotentByKey: true, AppendOnly: true}
 }
 
-// Open implements sinks.Sink. Errors: TOPIC_MISSING, ACCESS_DENIED, BROKER_UNREACHABLE, BROKER_REFUSED, STALE_FENCE, SINK_UNAVAILABLE.
+// Open implements sinks.Sink. Errors: SINK_INVALID when another sequence stands there, TOPIC_MISSING, ACCESS_DENIED, BROKER_UNREACHABLE, BROKER_REFUSED, STALE_FENCE, SINK_UNAVAILABLE.
 func (s *Sink) Open(ctx context.Context, target sinks.Target) (sinks.Writer, error) {
 	w := &sinkWriter{s: s, to: target, json: sinks.NewJSON(target), lanes: map[int32]*lane{}}
 	at, err := w.open(ctx)
@@ -100,6 +100,11 @@ func (s *Sink) Open(ctx context.Context, target sinks.Target) (sinks.Writer, err
 	}
 	w.progress = sinks.NewProgress(len(target.Outputs), at)
 	return w, nil
+}
+
+// name is that of the transactional id of a partition, and of its group.
+func (s *Sink) name(run, partition string) string {
+	return "weir-sink/" + s.cfg.Topic + "/" + run + "/" + partition
 }
 
 func (s *Sink) client(opts ...kgo.Opt) (*kafkaclient.Session, error) {
@@ -158,7 +163,7 @@ func (w *sinkWriter) open(ctx context.Context) (map[int32]int64, error) {
 	}
 	for _, p := range w.to.Partitions {
 		l := &lane{w: w, partition: p, to: w.topic.Partitions[int(p)%len(w.topic.Partitions)], session: w.plain}
-		l.name = fmt.Sprintf("weir-sink/%s/%s/%d", w.s.cfg.Topic, w.to.RunID, p)
+		l.name = w.s.name(w.to.RunID, strconv.Itoa(int(p)))
 		w.lanes[p] = l
 	}
 	if err := w.step(ctx, "found"); err != nil || w.s.cfg.Idempotent {
@@ -272,7 +277,8 @@ func (w *sinkWriter) explain(ctx context.Context, err error) error {
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return codes.New(codes.RecordTooLarge, "sink topic %q: a row is larger than the topic takes: raise its max.message.bytes: %w", topic, err)
 	case fenced(err):
-		return codes.New(codes.SinkUnavailable, "sink topic %q: another writer has opened it for this run; what stands is read again: %w", topic, err)
+		return codes.New(codes.SinkUnavailable, "sink topic %q: another writer has opened it for run %q, under one of the transactional ids %q; what stands is read again. "+
+			"Should it come again and again, another sink or process publishes this run to the same topic: %w", topic, w.to.RunID, w.s.name(w.to.RunID, "*"), err)
 	case errors.As(err, &ke) && !ke.Retriable:
 		return codes.New(codes.SinkRefused, "sink topic %q: the broker answered: %w", topic, err)
 	}
