@@ -16,9 +16,13 @@
 //     who continues what stands, or is told that another has. So an owner that was taken over can do no harm, whenever he wakes: he
 //     publishes what nobody has yet, which his heir then leaves out, or nothing. No token is needed, and none is kept. That is why the layout of a run's
 //     files never changes: the file .layout.jsonl says which it is, where it is not the first one above.
-//   - What stands is read back from the last file of each partition, which therefore has to stay as long as the run lives. Others may be taken away.
+//   - The numbers are those of one sequence (sinks.Target.Sequence): the file .sequence-jsonl says which, and another is refused before anything is changed.
+//   - What stands is read back from the last file of each partition, which therefore has to stay, as it is, as long as the run lives. Others may be taken
+//     away, and are not missed: the end of a file is not in its name, which has to be one and the same for all who would continue there. A reader finds a hole
+//     by the row numbers.
 //
 // The folder has to be on a file system that has hard links, as every local one of Unix and NTFS.
 //
-// Temporary names begin with a dot. Those that a killed process left are removed when the run's folder is opened the next time.
+// Temporary names begin with a dot. Those that a killed process left are removed when the run's folder is opened the next time for the same format: several
+// formats may share a folder.
 package file

@@ -42,8 +42,11 @@ var (
 	Parquet Format = parquetFormat{}
 )
 
-// errCut says that a file ends in the middle of a row.
-var errCut = errors.New("it ends within a row")
+// errCut says that a file ends in the middle of a row, and errEmpty that it has none, which no publication leaves.
+var (
+	errCut   = errors.New("it ends within a row")
+	errEmpty = errors.New("it has no row")
+)
 
 // pieceBytes is how much is encoded before it is written.
 const pieceBytes = 256 << 10

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weirstream/weir/codes"
@@ -63,7 +64,7 @@ func (s *Sink) Open(ctx context.Context, target sinks.Target) (sinks.Writer, err
 		return nil, err
 	}
 	w := &writer{cfg: s.cfg, folder: filepath.Join(s.cfg.Folder, folderName(target.RunID)), width: len(target.Outputs), encode: s.cfg.Format.begin(target), known: map[string]bool{}}
-	if err := w.prepare(ctx); err != nil {
+	if err := w.prepare(ctx, target.Sequence); err != nil {
 		return nil, err
 	}
 	at, err := w.stands(target.Partitions)
@@ -89,7 +90,17 @@ func (s *Sink) fits(target sinks.Target) error {
 	return nil
 }
 
+// temporary begins the names of drafts. Those of former releases, which did not name the format, are all formats'.
 const temporary = ".new-"
+
+// drafts is how the names of this format's drafts begin: several formats may share a folder, and do not touch each other's.
+func (w *writer) drafts() string { return temporary + w.kind() + "-" }
+
+// abandoned says whether an entry is a draft that whoever opens the folder for this format removes.
+func (w *writer) abandoned(name string) bool {
+	rest, draft := strings.CutPrefix(name, temporary)
+	return draft && (strings.HasPrefix(name, w.drafts()) || !strings.Contains(rest, "-"))
+}
 
 // folderName is a name for any run id, different for different ones also where case does not count.
 func folderName(run string) string {
@@ -137,8 +148,8 @@ func usable(folder string) error {
 	return nil
 }
 
-// prepare makes the run's folder and removes what killed processes left in it.
-func (w *writer) prepare(ctx context.Context) error {
+// prepare makes the run's folder, compares its notes, and removes what killed processes left in it. Who is refused has removed nothing.
+func (w *writer) prepare(ctx context.Context, sequence string) error {
 	if err := usable(w.cfg.Folder); err != nil {
 		return err
 	}
@@ -151,19 +162,22 @@ func (w *writer) prepare(ctx context.Context) error {
 	if err := w.step(ctx, "folder made"); err != nil {
 		return err
 	}
+	if err := w.pin(sequence); err != nil {
+		return err
+	}
+	if err := w.step(ctx, "compared"); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(w.folder)
 	if err != nil {
 		return unwritable(w.folder, err)
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), temporary) {
+		if w.abandoned(e.Name()) {
 			if err := os.Remove(filepath.Join(w.folder, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return unwritable(w.folder, err)
 			}
 		}
-	}
-	if err := w.pin(); err != nil {
-		return err
 	}
 	return w.step(ctx, "cleaned up")
 }
@@ -191,8 +205,11 @@ func (w *writer) stands(parts []int32) (map[int32]int64, error) {
 		folders[l.folder] = true
 		path := filepath.Join(w.folder, l.folder, w.name(p, l.from))
 		n, err := w.cfg.Format.rows(path)
+		if err == nil && n == 0 {
+			err = errEmpty
+		}
 		if err != nil {
-			return nil, codes.New(codes.SinkInvalid, "sink of files: %s is not as it was written (%v): restore it, since it tells where its partition goes on", path, err)
+			return nil, unreadable(path, err)
 		}
 		at[p] = l.from + n
 	}
@@ -203,4 +220,17 @@ func (w *writer) stands(parts []int32) (map[int32]int64, error) {
 		}
 	}
 	return at, nil
+}
+
+// unreadable gives an error about the last file of a partition its code: what is no fault of the file may pass.
+func unreadable(path string, err error) error {
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return codes.New(codes.SinkDenied, "sink of files: %s cannot be read, and tells where its partition goes on: grant this user the right to: %w", path, err)
+	case errors.As(err, &errno) && errno != syscall.EISDIR && errno != syscall.ELOOP:
+		return codes.New(codes.SinkUnavailable, "sink of files: %s cannot be read, and tells where its partition goes on: %w", path, err)
+	}
+	return codes.New(codes.SinkInvalid, "sink of files: %s is not as it was written (%v): restore it, since it tells where its partition goes on; "+
+		"or take it away, if the file before it is there, and its rows are published again", path, err)
 }

@@ -131,7 +131,7 @@ func (w *writer) lasting(folder string) error {
 
 // draft writes rows of one partition to a temporary file, and has it synced. Its path is "" while there is none.
 func (w *writer) draft(ctx context.Context, rows []sinks.Rows, syncs *syncs) (string, error) {
-	f, err := os.CreateTemp(w.folder, temporary+"*")
+	f, err := os.CreateTemp(w.folder, w.drafts()+"*")
 	if err != nil {
 		return "", unwritable(w.folder, err)
 	}
