@@ -224,18 +224,19 @@ func (r *run) place(ctx context.Context, q partitions.Quarantined) string {
 
 // finish releases what waits, up to the instant that the partitions have in common, and writes the document.
 func (r *run) finish(ctx context.Context) (emit.Doc, error) {
-	through := record.NoTime
-	for _, l := range r.lanes {
-		through = max(through, l.machine.MaxEventTime())
-	}
 	r.doc.Positions = map[int32]record.Position{}
 	r.doc.Watermark = record.MaxTime
 	order := slices.Sorted(maps.Keys(r.lanes))
-	for _, p := range order {
+	through := record.NoTime
+	for _, p := range order { // what was decided at the end may move event time in any of them
 		l := r.lanes[p]
-		if err := l.rest(func(ev partitions.Event) error { return r.step(ctx, l, ev) }); err != nil {
+		if err := l.rest(p, func(ev partitions.Event) error { return r.step(ctx, l, ev) }); err != nil {
 			return r.doc, err
 		}
+		through = max(through, l.machine.MaxEventTime())
+	}
+	for _, p := range order {
+		l := r.lanes[p]
 		if err := r.step(ctx, l, partitions.EndOfSource{Through: through}); err != nil {
 			return r.doc, err
 		}

@@ -125,9 +125,16 @@ func (l *lane) decide(step func(partitions.Event) error) error {
 	return step(ev)
 }
 
-// rest makes the decisions that were made where the log ends.
-func (l *lane) rest(step func(partitions.Event) error) error {
+// rest makes the decisions that were made where the log ends, or beyond its last record.
+func (l *lane) rest(partition int32, step func(partitions.Event) error) error {
 	for len(l.decided.left) > 0 {
+		at, err := from(l.decided.left[0])
+		if err != nil {
+			return err
+		}
+		if err := l.upTo(at, partition, nil, step); err != nil {
+			return err
+		}
 		if err := l.decide(step); err != nil {
 			return err
 		}

@@ -16,20 +16,23 @@ import (
 	"github.com/weirstream/weir/sinks/emit"
 )
 
-// Exception is a record that the stream set aside, or accepted as a revision.
+// Exception is a record that the stream set aside, or accepted as a revision or behind the watermark.
 type Exception struct {
 	Partition int32
-	Position  record.Position
-	Reason    string
-	Detail    string
-	EventID   string
+	// number is that of the entry in the quarantine of the partition, came says that it came in by a replay of the entry.
+	number   int64
+	came     bool
+	Position record.Position
+	Reason   string
+	Detail   string
+	EventID  string
 }
 
 // Exceptions of one mode.
 type Exceptions struct{ list []Exception }
 
 func (e *Exceptions) add(q partitions.Quarantined) {
-	e.list = append(e.list, Exception{Partition: q.Partition, Position: q.Position, Reason: q.Reason, Detail: q.Detail, EventID: q.EventID})
+	e.list = append(e.list, Exception{Partition: q.Partition, Position: q.Position, Reason: q.Reason, Detail: q.Detail, EventID: q.EventID, number: q.Number})
 }
 
 func (e *Exceptions) sort() {
@@ -61,12 +64,17 @@ func (x Exception) String() string {
 	return fmt.Sprintf("%s for event %q at partition %d, position %s", x.Reason, x.EventID, x.Partition, x.Position)
 }
 
-// explaining are the exceptions that make a stream differ from batch: what was late, lost, from the future or revised. A revision that was
+// explains says whether an exception makes a stream differ from batch: what was late, lost, from the future or revised does. A revision that was
 // not taken in changes nothing.
+func (x Exception) explains() bool {
+	return x.Reason != partitions.ReasonRevisionLate && x.Reason != partitions.ReasonRevisionMoved
+}
+
+// explaining are the exceptions that make a stream differ from batch, but for those that an operator has replayed: what came in then is in both.
 func (e Exceptions) explaining() []Exception {
 	var list []Exception
 	for _, x := range e.list {
-		if x.Reason != partitions.ReasonRevisionLate && x.Reason != partitions.ReasonRevisionMoved {
+		if x.explains() && !x.came {
 			list = append(list, x)
 		}
 	}

@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	r.Arrivals, r.FaultsApplied, r.LogHash = built.Arrivals, built.FaultsApplied, built.LogHash
 
 	j := judgement{Config: cfg, report: &r}
-	if r.Batch, err = j.batch(ctx, cfg.snapshot(), "batch.json", &j.batched); err != nil {
+	if r.Batch, err = j.batch(ctx, cfg.snapshot(), "batch.json", &j.batched, &held{}); err != nil {
 		return r, err
 	}
 	out, err := cfg.Stream(ctx, Job{Config: cfg, LogPath: logPath, LogHash: r.LogHash, Arrivals: r.Arrivals, Emit: filepath.Join(cfg.Dir, "stream.json")})
@@ -130,6 +130,8 @@ type judgement struct {
 	decided  []partitions.Decision
 	// batched and streamed are what stands of the rows of a flow that takes revisions in behind the watermark. Replay and stream have the same rows.
 	batched, streamed standing
+	// heldRows are the rows of replay and stream where keys may be held.
+	heldRows held
 }
 
 // replay runs the plan, or one that publishes more, over the arrival log.
@@ -140,6 +142,7 @@ func (j *judgement) replay(ctx context.Context, plan *flow.Plan, name string, as
 		Quarantine: func(q partitions.Quarantined) error { aside.add(q); return nil },
 	}
 	rows.of(&cfg)
+	j.heldRows.of(&cfg)
 	return batch.Run(ctx, cfg)
 }
 
@@ -148,9 +151,10 @@ func (c Config) snapshot() *snapshot.Source {
 }
 
 // batch runs the batch mode over a snapshot.
-func (j *judgement) batch(ctx context.Context, s sources.Source, name string, rows *standing) (emit.Doc, error) {
+func (j *judgement) batch(ctx context.Context, s sources.Source, name string, rows *standing, ordered *held) (emit.Doc, error) {
 	cfg := batch.Config{Plan: j.Plan, Source: s, Mode: emit.ModeBatch, Fetch: j.Fetch, Emit: filepath.Join(j.Dir, name), Keep: j.Keep}
 	rows.of(&cfg)
+	ordered.of(&cfg)
 	return batch.Run(ctx, cfg)
 }
 
@@ -177,19 +181,27 @@ func (j *judgement) judge(ctx context.Context, streamed Exceptions) error {
 		r.Verdict = EqualToBatch
 		return nil
 	}
+	return j.explain(ctx, streamed)
+}
+
+// explain compares with batch over the snapshot, corrected by what the stream has recorded.
+func (j *judgement) explain(ctx context.Context, streamed Exceptions) error {
+	r := j.report
 	lost, err := j.lost(ctx)
 	if err != nil {
 		return err
 	}
 	streamed.list = append(streamed.list, lost...)
-	changes, revised, err := j.correct(ctx, streamed)
+	changes, noted, err := j.correct(ctx, streamed, j.heldRows.behind)
 	if err != nil {
 		return err
 	}
-	streamed.list = append(streamed.list, revised...)
+	streamed.list = append(streamed.list, noted...)
 	streamed.sort()
 	var rows standing
-	corrected, err := j.batch(ctx, snapshot.Corrected(j.snapshot(), changes), "corrected.json", &rows)
+	var ordered held
+	source := snapshot.Corrected(j.snapshot(), changes)
+	corrected, err := j.batch(ctx, source, "corrected.json", &rows, &ordered)
 	if err != nil {
 		return err
 	}
@@ -199,18 +211,13 @@ func (j *judgement) judge(ctx context.Context, streamed Exceptions) error {
 		r.Verdict = EqualExplained
 		return nil
 	}
-	difference := ""
+	difference, err := j.rest(ctx, source, &rows, &ordered)
 	switch {
-	case j.Plan.Revised:
-		difference = rows.difference(&j.streamed)
-	case j.Plan.RevisionHorizon > 0:
-		if difference, err = j.adopted(ctx, &rows); err == nil && difference == "" {
-			r.Verdict = EqualExplained
-			return nil
-		}
-	}
-	if err != nil {
+	case err != nil:
 		return err
+	case difference == "" && (j.adopts() || j.passed()):
+		r.Verdict = EqualExplained
+		return nil
 	}
 	r.Verdict = Different
 	r.Reasons = append(r.Reasons, "batch over the snapshot, corrected by what the stream recorded, still differs from the stream")
@@ -219,6 +226,23 @@ func (j *judgement) judge(ctx context.Context, streamed Exceptions) error {
 		return nil
 	}
 	return j.diverge(r, streamed, "corrected batch", corrected, "corrected.json")
+}
+
+// adopts says that the flow takes revisions in and does not publish again what they change, passed that something went on behind the watermark.
+func (j *judgement) adopts() bool { return j.Plan.RevisionHorizon > 0 && !j.Plan.Revised }
+func (j *judgement) passed() bool { return len(j.heldRows.behind) > 0 }
+
+// rest says what differs between the corrected batch, which has other rows than the stream, and the stream all the same, or "".
+func (j *judgement) rest(ctx context.Context, corrected sources.Source, rows *standing, ordered *held) (string, error) {
+	switch {
+	case j.Plan.Revised:
+		return rows.difference(&j.streamed), nil
+	case j.adopts():
+		return j.adopted(ctx, rows)
+	case j.passed():
+		return ordered.difference(ctx, j.Plan, corrected, &j.heldRows)
+	}
+	return "", nil
 }
 
 // adopted explains a stream whose flow takes revisions in and does not publish again what they change: batch has later values for the

@@ -94,8 +94,12 @@ func (s *standing) show(n rowName) string {
 	if !ok {
 		return "absent"
 	}
-	text := make([]string, len(row.values))
-	for i, v := range row.values {
+	return showValues(row.values)
+}
+
+func showValues(values []operators.Value) string {
+	text := make([]string, len(values))
+	for i, v := range values {
 		if text[i] = "null"; v.OK {
 			text[i] = string(record.AppendFloat(nil, v.F))
 		}
