@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirstream/weir/batch"
@@ -76,26 +77,14 @@ func live(t *testing.T, rng *rand.Rand, plan *flow.Plan, p int32, log []record.R
 	var aside []partitions.Quarantined
 	settled := map[int64]bool{}
 	step := func(ev partitions.Event) {
-		var eff partitions.Effects
-		if err := m.Step(ev, &eff); err != nil {
-			t.Fatal(err)
-		}
-		var row partitions.Row
-		for data := eff.Rows.Data; len(data) > 0; {
-			var err error
-			if data, err = partitions.DecodeRow(data, 1, &row); err != nil {
-				t.Fatal(err)
-			}
-			_ = out.row(&row)
-		}
-		for _, q := range eff.Quarantine {
+		decided := len(out.decisions)
+		for _, q := range take(t, m, ev, out) {
 			q.Number = int64(len(aside))
 			aside = append(aside, q)
 			_ = out.asides(q)
 		}
-		for _, d := range eff.Decisions {
+		for _, d := range out.decisions[decided:] {
 			kinds[d.Kind]++
-			_ = out.decision(d)
 		}
 	}
 	for at := 0; at < len(log); {
@@ -227,4 +216,69 @@ func TestDecisionsThatCannotBeMadeAgain(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// What was decided behind the last record of a partition may move event time, and with it the end of a grid in all of them.
+func TestTheEndOfAGridComesAfterTheLastDecisions(t *testing.T) {
+	t.Parallel()
+	plan, err := flow.Parse("grid.yaml", []byte(strings.Replace(flowText, "lateness: 3s", "lateness: 3s\nmax_future_skew: 10s\nclock: {every: 10s}", 1)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := [2][]record.Record{{event("a", "a", 1000, "1"), event("early", "a", 1030, "2"), event("b", "a", 1025, "3")}, {event("c", "b", 1000, "4")}}
+	log := sourcetest.New(sourcetest.Config{Partitions: 2, Bounded: true})
+	var want, got told
+	var ends [2]*partitions.Machine
+	for p := range int32(2) {
+		ends[p] = partitions.New(plan, p)
+		for i := range records[p] {
+			records[p][i].Position, records[p][i].Arrival = record.Offset(int64(i)), record.EventTime(1000+10*i)*1e9
+		}
+		log.Append(p, records[p]...)
+		steps := []partitions.Event{partitions.Deliver{Batch: &record.Batch{Partition: p, Records: records[p], Next: record.Offset(int64(len(records[p])))}}}
+		if p == 0 { // the log ends before where the entry is replayed
+			steps = append(steps, partitions.AcceptGap{Next: record.Offset(5), Reason: "by bo: lost"}, partitions.Reinstate{Why: "by ana: it is time"})
+		}
+		var aside []partitions.Quarantined
+		for _, ev := range steps {
+			if ev, err = partitions.Again(ev, aside); err != nil {
+				t.Fatal(err)
+			}
+			aside = append(aside, take(t, ends[p], ev, &want)...)
+		}
+	}
+	if ends[0].MaxEventTime() != 1030e9 {
+		t.Fatalf("event time has come to %s", ends[0].MaxEventTime())
+	}
+	for p := range ends {
+		take(t, ends[p], partitions.EndOfSource{Through: ends[0].MaxEventTime()}, &want)
+	}
+	_, err = batch.Run(t.Context(), batch.Config{Plan: plan, Source: log, Mode: emit.ModeReplay, Row: got.row, Decision: got.decision, Decided: want.decisions})
+	if err != nil || !slices.Equal(sorted(got.rows), sorted(want.rows)) || len(want.rows) != 2*4 {
+		t.Errorf("%v: the replay has the rows\n%v\nthe run\n%v", err, sorted(got.rows), sorted(want.rows))
+	}
+	if at := got.decisions[1]; at.Kind != partitions.DecisionReplayed || at != want.decisions[1] {
+		t.Errorf("the replay decided %v, the run %v", at, want.decisions[1])
+	}
+}
+
+// take steps a machine and keeps what it tells; it returns what was set aside.
+func take(t *testing.T, m *partitions.Machine, ev partitions.Event, out *told) []partitions.Quarantined {
+	t.Helper()
+	var eff partitions.Effects
+	if err := m.Step(ev, &eff); err != nil {
+		t.Fatal(err)
+	}
+	var row partitions.Row
+	for data := eff.Rows.Data; len(data) > 0; {
+		var err error
+		if data, err = partitions.DecodeRow(data, 1, &row); err != nil {
+			t.Fatal(err)
+		}
+		_ = out.row(&row)
+	}
+	for _, d := range eff.Decisions {
+		_ = out.decision(d)
+	}
+	return eff.Quarantine
 }
