@@ -47,7 +47,16 @@ func (w *writer) checkTables(ctx context.Context, missing bool) error {
 	if err := w.checkTable(ctx, missing, w.s.base, columns(w.to.Outputs), key, w.rights()...); err != nil {
 		return err
 	}
-	progress := []column{{"run_id", "text"}, {"partition", "integer"}, {"rows_published", "bigint"}, {"fence_token", "bigint"}}
+	progress := progressColumns
+	if missing {
+		// What opening will mend is fine.
+		switch old, err := w.mayName(ctx); {
+		case err != nil:
+			return err
+		case old:
+			progress = progress[:len(progress)-1]
+		}
+	}
 	return w.checkTable(ctx, missing, w.s.base+"_progress", progress, []string{"partition", "run_id"}, "SELECT", "INSERT", "UPDATE")
 }
 
@@ -72,11 +81,6 @@ func (w *writer) usable(ctx context.Context) error {
 		return codes.New(codes.SinkUnavailable, "%s: the server is read-only; rows go to the primary", w.s.name)
 	}
 	return nil
-}
-
-func (w *writer) create(ctx context.Context) error {
-	_, err := w.conn.Exec(ctx, "BEGIN; SELECT pg_advisory_xact_lock(hashtext('weir sink'), hashtext('"+w.s.schema+"."+w.s.base+"'));\n"+w.s.definition(w.to)+"\nCOMMIT")
-	return w.fail(ctx, "creating the tables", err)
 }
 
 const selectColumns = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull AND NOT a.atthasdef AND a.attidentity = ''
@@ -149,36 +153,4 @@ func (w *writer) checkRights(ctx context.Context, name, table string, rights []s
 		}
 	}
 	return nil
-}
-
-// takeOver raises the token of the partitions to ours and reads what stands. A partition without progress goes on after the last row in the table.
-func (w *writer) takeOver(ctx context.Context) (map[int32]int64, error) {
-	parts := slices.Sorted(slices.Values(w.to.Partitions))
-	tx, err := w.conn.Begin(ctx)
-	if err != nil {
-		return nil, w.fail(ctx, "taking over", err)
-	}
-	rows, _ := tx.Query(ctx, `INSERT INTO `+w.s.progress+` AS p (run_id, partition, rows_published, fence_token)
-		SELECT $1, n, coalesce((SELECT max(row_number) + 1 FROM `+w.s.table+` r WHERE r.run_id = $1 AND r.partition = n), 0), $3 FROM unnest($2::int[]) n ORDER BY n
-		ON CONFLICT (run_id, partition) DO UPDATE SET fence_token = excluded.fence_token WHERE p.fence_token <= excluded.fence_token
-		RETURNING p.partition, p.rows_published`, w.to.RunID, parts, int64(w.to.Token))
-	at := map[int32]int64{}
-	var partition int32
-	var n int64
-	if _, err = pgx.ForEachRow(rows, []any{&partition, &n}, func() error { at[partition] = n; return nil }); err != nil {
-		return nil, w.fail(ctx, "taking over", err)
-	}
-	if err := w.step(ctx, "taken over"); err != nil {
-		return nil, err
-	}
-	for _, p := range parts {
-		if _, ours := at[p]; !ours {
-			return nil, w.stale(p)
-		}
-	}
-	return at, w.fail(ctx, "taking over", tx.Commit(ctx))
-}
-
-func (w *writer) stale(partition int32) error {
-	return codes.New(codes.StaleFence, "%s: partition %d of run %q was taken over by an owner with a higher token than %d", w.s.name, partition, w.to.RunID, w.to.Token)
 }

@@ -203,7 +203,7 @@ func (s *Sink) definition(to sinks.Target) string {
 	}
 	b.WriteString("  PRIMARY KEY (" + strings.Join(quotedAll(keyOf(to)), ", ") + "));\n")
 	b.WriteString("CREATE TABLE IF NOT EXISTS " + s.progress + " (\n" +
-		"  \"run_id\" text NOT NULL,\n  \"partition\" integer NOT NULL,\n  \"rows_published\" bigint NOT NULL,\n  \"fence_token\" bigint NOT NULL,\n" +
+		"  \"run_id\" text NOT NULL,\n  \"partition\" integer NOT NULL,\n  \"rows_published\" bigint NOT NULL,\n  \"fence_token\" bigint NOT NULL,\n  \"sequence\" text,\n" +
 		"  PRIMARY KEY (\"run_id\", \"partition\"));")
 	return b.String()
 }

@@ -16,8 +16,10 @@ type writer struct {
 	conn *pgx.Conn
 	// copy is the statement by which rows arrive; merge brings them from the stage to the table, where they are revisions.
 	copy, merge string
-	progress    *sinks.Progress
-	source      rowReader
+	// stored is what storage gave when the table was opened.
+	stored   string
+	progress *sinks.Progress
+	source   rowReader
 }
 
 // Published implements sinks.Writer.
@@ -98,7 +100,9 @@ func (w *writer) lock(ctx context.Context, first string, parts []int32) error {
 	if first != "" {
 		batch.Queue(first)
 	}
-	batch.Queue(`SELECT partition, rows_published, fence_token FROM `+w.s.progress+` WHERE run_id = $1 AND partition = ANY ($2) ORDER BY partition FOR NO KEY UPDATE`, w.to.RunID, parts)
+	// That the table is named here keeps it from being dropped or emptied until we are done.
+	batch.Queue(`SELECT partition, rows_published, fence_token, `+w.storage()+` FROM `+w.s.progress+` WHERE run_id = $1 AND partition = ANY ($2)
+		AND NOT EXISTS (SELECT FROM `+w.s.table+` WHERE false) ORDER BY partition FOR NO KEY UPDATE`, w.to.RunID, parts)
 	answers := w.conn.SendBatch(ctx, &batch)
 	defer answers.Close()
 	if first != "" {
@@ -110,7 +114,8 @@ func (w *writer) lock(ctx context.Context, first string, parts []int32) error {
 	known, found := w.progress.Published(), 0
 	var partition int32
 	var at, token int64
-	_, err := pgx.ForEachRow(rows, []any{&partition, &at, &token}, func() error {
+	var stored string
+	_, err := pgx.ForEachRow(rows, []any{&partition, &at, &token, &stored}, func() error {
 		found++
 		switch {
 		case token > int64(w.to.Token):
@@ -118,6 +123,8 @@ func (w *writer) lock(ctx context.Context, first string, parts []int32) error {
 		case at != known[partition] || token != int64(w.to.Token):
 			return codes.New(codes.SinkUnavailable, "%s: partition %d stands at row %d under token %d and not at row %d: another writer was there; what stands is read again",
 				w.s.name, partition, at, token, known[partition])
+		case stored != w.stored:
+			return codes.New(codes.SinkUnavailable, "%s: the table was made anew, emptied or rewritten; what stands is read again", w.s.name)
 		}
 		return nil
 	})
