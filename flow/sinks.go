@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -17,12 +18,15 @@ type SinkSpec struct {
 	Fields map[string]string
 }
 
-// Place tells targets apart: two sinks of one place would write into each other.
+// Place tells targets apart: two sinks of one place would write into each other. A folder has one spelling here, as far as that goes without looking at it.
 func (s SinkSpec) Place() string {
 	t, _ := sinkType(s.Type)
 	parts := []string{t.family()}
 	for _, f := range t.fields {
-		if f.place {
+		switch {
+		case f.place && f.path:
+			parts = append(parts, filepath.Clean(s.Fields[f.name]))
+		case f.place:
 			parts = append(parts, s.Fields[f.name])
 		}
 	}
@@ -38,12 +42,23 @@ const (
 // sinks compiles sinks, and then late, which names one of them.
 func (c *compiler) sinks(root *node) {
 	if n := root.get("sinks"); n != nil {
-		c.sinkList(n, outputNames(root.get("outputs")))
+		c.sinkList(n, outputNames(root.get("outputs")), lateName(root.get("late")))
 	}
 	c.late(root.get("late"))
 }
 
-func (c *compiler) sinkList(n *node, outputs []named) {
+// lateName is the sink that takes no rows, if that can be read.
+func lateName(n *node) string {
+	if n == nil || n.shape != mapping {
+		return ""
+	}
+	if v := n.get("sink"); v != nil && v.shape == text {
+		return v.value
+	}
+	return ""
+}
+
+func (c *compiler) sinkList(n *node, outputs []named, late string) {
 	if n.shape != list {
 		c.wrong(n, "sinks", "a list of sinks", "start each one with a dash, as in - "+sinkExample)
 		return
@@ -55,7 +70,7 @@ func (c *compiler) sinkList(n *node, outputs []named) {
 	names, places := map[string]int{}, map[string]int{}
 	for i, item := range n.items {
 		path := fmt.Sprintf("sinks[%d]", i)
-		s, ok := c.sink(item, path, outputs)
+		s, ok := c.sink(item, path, outputs, late)
 		if s.Name != "" {
 			if j, taken := names[s.Name]; taken {
 				c.report.add(item.get("name").at, path+".name", fmt.Sprintf("%s is the name of sinks[%d] already", quote(s.Name), j), "give each sink a name of its own")
@@ -75,7 +90,7 @@ func (c *compiler) sinkList(n *node, outputs []named) {
 }
 
 // sink compiles one sink. ok says that it is whole; its name may be known without.
-func (c *compiler) sink(n *node, path string, outputs []named) (s SinkSpec, ok bool) {
+func (c *compiler) sink(n *node, path string, outputs []named, late string) (s SinkSpec, ok bool) {
 	if n.shape != mapping {
 		c.wrong(n, path, "a mapping", "as in "+sinkExample)
 		return s, false
@@ -122,8 +137,11 @@ func (c *compiler) sink(n *node, path string, outputs []named) (s SinkSpec, ok b
 			c.report.add(at, join(path, field), wrong, cure)
 		}
 	}
-	for _, o := range outputs {
-		if wrong, cure := t.output(o.name); wrong != "" {
+	for i, o := range outputs {
+		if s.Name == late && late != "" {
+			break // it takes no rows
+		}
+		if wrong, cure := t.output(o.name, s.Fields, outputs[:i]); wrong != "" {
 			c.report.add(o.at, o.path, fmt.Sprintf("a sink of type %s (%s) cannot take the output %s: %s", typ, path, quote(o.name), wrong), cure)
 		}
 	}
@@ -142,20 +160,27 @@ func (c *compiler) sinkField(n *node, path string, f sinkField) (string, bool) {
 	case sinkWord:
 		return c.oneOf(n, path, f.words)
 	}
+	scalar := n.shape == text || n.shape == number || n.shape == integer || n.shape == boolean
+	if f.kind == sinkSecret && scalar && !(n.shape == text && reference(n.value)) {
+		// What stands there may be the secret itself, so it is not shown.
+		c.report.add(n.at, path, "must be a reference, env:NAME or file:PATH, and is something else (which is not shown)", "put the secret into a variable or a file, and write "+f.name+": env:NAME")
+		return "", false
+	}
 	s, ok := c.anyText(n, path, "a text", f.doc)
 	switch {
 	case !ok:
-		return "", false
-	case f.kind == sinkSecret && !reference(s):
-		// What stands there may be the secret itself, so it is not shown.
-		c.report.add(n.at, path, "must be a reference, env:NAME or file:PATH, and is something else (which is not shown)", "put the secret into a variable or a file, and write "+f.name+": env:NAME")
 		return "", false
 	case s == "" || len(s) > maxSinkField:
 		c.report.add(n.at, path, fmt.Sprintf("must have 1 to %d bytes, has %d", maxSinkField, len(s)), f.doc)
 		return "", false
 	}
 	if f.check != nil {
-		if wrong := f.check(s); wrong != "" {
+		switch wrong := f.check(s); {
+		case wrong != "" && strings.Contains(s, "@"):
+			// A user, and his password, stand before it.
+			c.report.add(n.at, path, "has an @, and cannot hold a user or a password (it is not shown)", f.doc)
+			return "", false
+		case wrong != "":
 			c.report.add(n.at, path, quote(s)+" "+wrong, f.doc)
 			return "", false
 		}

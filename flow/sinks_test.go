@@ -116,6 +116,16 @@ func TestWrongSinks(t *testing.T) {
 		"column of Parquet": {"key_bytes", `sinks: [{name: o, type: parquet, folder: o}]`, "7:18 outputs[0].name", []string{"parquet"}, false},
 		"column of a view":  {"version", `sinks: [{name: o, type: clickhouse, database: env:D, table: o}]`, "7:18 outputs[0].name", []string{"clickhouse"}, false},
 		"odd stretch":       {"a", `sinks: [{name: o, type: parquet, folder: o, every: 7h}]`, "8:52 sinks[0].every", []string{"a day consists"}, false},
+		"user of brokers":   {"a", `sinks: [{name: o, type: kafka, topic: o, brokers: "h:1,u:canary@h:9092"}]`, "8:51 sinks[0].brokers", []string{"not shown", "HOST:PORT"}, false},
+		"user of endpoint":  {"a", `sinks: [{name: o, type: kinesis, stream: o, endpoint: "https://u:canary@h"}]`, "8:55 sinks[0].endpoint", []string{"not shown", "AWS"}, false},
+		"canary as topic":   {"a", `sinks: [{name: o, type: kafka, topic: "u:canary@h"}]`, "8:39 sinks[0].topic", []string{"not shown"}, false},
+		"secret number":     {"a", `sinks: [{name: o, type: kafka, topic: o, password: 4711}]`, "8:52 sinks[0].password", []string{"env:NAME", "not shown"}, true},
+		"folder respelt":    {"a", "sinks:\n  - {name: o, type: jsonl, folder: x}\n  - {name: p, type: jsonl, folder: ./y/../x/}", "10:5 sinks[1]", []string{"same place", "sinks[0]"}, false},
+		"late respelt":      {"a", "sinks:\n  - {name: o, type: jsonl, folder: x}\n  - {name: p, type: jsonl, folder: ./x}\nlate: {sink: p}", "10:5 sinks[1]", []string{"same place", "sinks[0]"}, false},
+		"case of CSV":       {"EVENT_ID", `sinks: [{name: o, type: csv, folder: o}]`, "7:18 outputs[0].name", []string{"csv", "my_EVENT_ID"}, false},
+		"case of Parquet":   {"Key", `sinks: [{name: o, type: parquet, folder: o}]`, "7:18 outputs[0].name", []string{"parquet"}, false},
+		"cases of outputs":  {"a, from: a}, {name: A", `sinks: [{name: o, type: parquet, folder: o}]`, "7:38 outputs[1].name", []string{`same name as "a"`}, false},
+		"column of folders": {"Date", `sinks: [{name: o, type: csv, folder: o, every: 1d}]`, "7:18 outputs[0].name", []string{"folders by event time"}, false},
 		"no stretch":        {"a", `sinks: [{name: o, type: csv, folder: o, every: hourly}]`, "8:48 sinks[0].every", []string{"not a duration"}, false},
 		"unknown late sink": {"a", "sinks: [{name: old, type: jsonl, folder: o}]\nlate: {sink: odd}", "9:14 late.sink", []string{`no sink "odd"`, "did you mean old?"}, false},
 		"late without any":  {"a", "late: {sink: odd}", "8:14 late.sink", []string{`no sink "odd"`, "none to choose from"}, false},
@@ -138,11 +148,64 @@ func TestWrongSinks(t *testing.T) {
 				t.Errorf("%s: %q is not in: %v", name, word, err)
 			}
 		}
-		if strings.Contains(err.Error(), "canary") {
+		if strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "4711") {
 			t.Errorf("%s: a secret is shown: %v", name, err)
 		}
 		if invalid := validate(t, schema, yamlAsJSON(t, src)) != nil; invalid != c.bySchema {
 			t.Errorf("%s: refused by the schema: %v, want %v", name, invalid, c.bySchema)
+		}
+	}
+}
+
+// What differs from a wrong one only where it does not matter is taken.
+func TestSinksThatLookWrong(t *testing.T) {
+	t.Parallel()
+	for output, sinks := range map[string]string{
+		"Partition":             `sinks: [{name: o, type: postgres, database: "env:D", table: o}]`, // PostgreSQL has names with case
+		"hour":                  `sinks: [{name: o, type: csv, folder: o, every: 1d}]`,
+		"key":                   `sinks: [{name: o, type: jsonl, folder: o, every: 6h}]`,
+		"date":                  "sinks: [{name: o, type: jsonl, folder: o, every: 1h}]\nlate: {sink: o}", // takes no rows
+		"a, from: a}, {name: A": `sinks: [{name: o, type: jsonl, folder: x}, {name: p, type: jsonl, folder: ./x/x}]`,
+		"b":                     `sinks: [{name: o, type: jsonl, folder: x}, {name: p, type: csv, folder: ./x}]`,
+	} {
+		if _, err := flow.Parse("f", []byte(fmt.Sprintf(sinkHead, output)+sinks+"\n"), nil); err != nil {
+			t.Errorf("%s with %s: %v", output, sinks, err)
+		}
+	}
+}
+
+// Every type of sink and every field has its place in the reference.
+func TestSinkTable(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(readReference(t), "\n### sinks\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	var schema struct {
+		Properties struct {
+			Sinks struct {
+				Items struct {
+					AllOf []struct {
+						If, Then struct{ Properties map[string]any }
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(flow.Schema(nil), &schema); err != nil {
+		t.Fatal(err)
+	}
+	if types := schema.Properties.Sinks.Items.AllOf; len(types) != len(flow.SinkTypes()) {
+		t.Fatalf("the schema has %d types", len(types))
+	}
+	for i, typ := range schema.Properties.Sinks.Items.AllOf {
+		name := flow.SinkTypes()[i]
+		_, rows, found := strings.Cut(section, "`"+name+"`")
+		if !found {
+			t.Errorf("nothing is said of %s", name)
+		}
+		for field := range typ.Then.Properties {
+			if field != "name" && field != "type" && !strings.Contains(rows, "`"+field+"`") {
+				t.Errorf("nothing is said of %s of %s", field, name)
+			}
 		}
 	}
 }

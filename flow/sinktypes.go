@@ -24,8 +24,8 @@ type sinkField struct {
 	kind      sinkFieldKind
 	words     []string
 	required  bool
-	// place: together with the others of this kind, it says where the rows stand.
-	place bool
+	// place: together with the others of this kind, it says where the rows stand. path: it is one, which has more than one spelling.
+	place, path bool
 	// check says what is wrong with a text, as the end of a sentence; "" when nothing is.
 	check func(string) string
 }
@@ -39,6 +39,8 @@ type sinkSpecType struct {
 	// taken are names that an output cannot have, and columns what all of them look like; nil is any name that an output has.
 	taken   []string
 	columns *regexp.Regexp
+	// folds: most readers do not tell columns apart by case.
+	folds bool
 	// whole, unless nil, looks at all fields together: which one is wrong, why, and the cure; "" when none is.
 	whole func(fields map[string]string) (field, wrong, cure string)
 }
@@ -46,8 +48,8 @@ type sinkSpecType struct {
 // sinkTypes are all types of sink. Another one is a line here, and one in cmd/weir that opens it.
 var sinkTypes = []sinkSpecType{
 	{name: "jsonl", doc: "Files of JSON Lines in a folder.", fields: fileFields, late: true},
-	{name: "csv", doc: "Files of CSV in a folder.", fields: fileFields, taken: []string{"partition", "row", "time", "event_id", "key"}},
-	{name: "parquet", doc: "Files of Apache Parquet in a folder.", fields: fileFields,
+	{name: "csv", doc: "Files of CSV in a folder.", fields: fileFields, folds: true, taken: []string{"partition", "row", "time", "event_id", "key"}},
+	{name: "parquet", doc: "Files of Apache Parquet in a folder.", fields: fileFields, folds: true,
 		taken: []string{"run", "partition", "row", "time", "key", "key_bytes", "event_id", "event_id_bytes"}},
 	{name: "kafka", doc: "A topic, in transactions: each row is visible once to readers of committed records.", fields: kafkaFields, late: true, whole: kafkaLogin},
 	{name: "kafka-idempotent", doc: "A topic, without transactions: a row may stand there more than once.", fields: kafkaFields, late: true, whole: kafkaLogin},
@@ -59,7 +61,7 @@ var sinkTypes = []sinkSpecType{
 }
 
 var fileFields = []sinkField{
-	{name: "folder", doc: "a folder that exists, from the working folder of the process; each run gets its own in it", required: true, place: true},
+	{name: "folder", doc: "a folder that exists, from the working folder of the process; each run gets its own in it", required: true, place: true, path: true},
 	{name: "every", doc: "folders by event time, one for each such stretch, of which a day consists: 1h gives date=2026-01-05/hour=14; without it, all files of a run are in one folder", check: partOfDay},
 }
 
@@ -125,15 +127,41 @@ func (t sinkSpecType) family() string {
 	return t.name
 }
 
-// output says what is wrong with an output of that name, and the cure; "" when the target takes it.
-func (t sinkSpecType) output(name string) (wrong, cure string) {
+// output says what is wrong with an output of that name in a sink with these fields, and the cure; "" when the target takes it. before are the names of the
+// outputs above it.
+func (t sinkSpecType) output(name string, fields map[string]string, before []named) (wrong, cure string) {
+	same := func(other string) bool { return other == name || t.folds && strings.EqualFold(other, name) }
+	folder := func(column string) bool { return strings.EqualFold(column, name) }
+	cure = "give the output another name, as in {name: my_" + printable(name) + ", from: …}"
+	i := slices.IndexFunc(before, func(o named) bool { return o.name != name && same(o.name) })
 	switch {
-	case slices.Contains(t.taken, name):
-		return "every row has a column of that name already", "give the output another name, as in {name: my_" + printable(name) + ", from: …}"
+	case slices.ContainsFunc(t.taken, same):
+		return "every row has a column of that name already", cure
+	case slices.ContainsFunc(folderColumns(fields["every"]), folder):
+		return "the folders by event time are a column of that name already", cure
+	case i >= 0:
+		return "to most readers of such files it is the same name as " + quote(before[i].name), cure
 	case t.columns != nil && !t.columns.MatchString(name):
 		return "it cannot be the name of a column there", "give the output a name of letters, digits and underscores, at most 63"
 	}
 	return "", ""
+}
+
+// folderColumns are the columns that readers make of the folders of files by event time.
+func folderColumns(every string) []string {
+	d, err := ParseDuration(every)
+	switch columns := []string{"date", "hour", "minute", "second"}; {
+	case err != nil || d <= 0:
+		return nil
+	case d%(24*time.Hour) == 0:
+		return columns[:1]
+	case d%time.Hour == 0:
+		return columns[:2]
+	case d%time.Minute == 0:
+		return columns[:3]
+	default:
+		return columns
+	}
 }
 
 var (
@@ -178,12 +206,12 @@ func tableName(s string) string {
 }
 
 func partOfDay(s string) string {
-	d, err := time.ParseDuration(s)
+	d, err := ParseDuration(s)
 	switch {
 	case err != nil:
-		return "is not a duration, as 1h, 15m and 24h are"
+		return err.Error() + ", as 1h, 15m and 1d are"
 	case d < time.Second || d%time.Second != 0 || 24*time.Hour%d != 0:
-		return "is no stretch of which a day consists, as 1h, 15m and 24h are"
+		return "is no stretch of which a day consists, as 1h, 15m and 1d are"
 	}
 	return ""
 }

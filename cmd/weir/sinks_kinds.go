@@ -77,8 +77,8 @@ func openFiles(format file.Format) func(context.Context, map[string]string, *bro
 		every := time.Duration(0)
 		if text := f["every"]; text != "" {
 			var err error
-			if every, err = time.ParseDuration(text); err != nil {
-				return nil, codes.New(codes.ConfigInvalid, "every: %w", err)
+			if every, err = flow.ParseDuration(text); err != nil {
+				return nil, codes.New(codes.ConfigInvalid, "every: %q %w", text, err)
 			}
 		}
 		return file.New(file.Config{Folder: f["folder"], Format: format, Every: every})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow/operators"
@@ -21,7 +22,7 @@ type Format interface {
 	begin(target sinks.Target) encoder
 	// rows counts the rows of a file.
 	rows(path string) (int64, error)
-	// taken are names that no output may have.
+	// taken are names that no output may have, whatever their case; nil where outputs are no columns.
 	taken() []string
 }
 
@@ -120,7 +121,10 @@ type csvFormat struct{}
 
 func (csvFormat) extension() string { return ".csv" }
 
-func (csvFormat) taken() []string { return nil }
+func (csvFormat) taken() []string { return csvColumns }
+
+// csvColumns are those of every row.
+var csvColumns = []string{"partition", "row", "time", "event_id", "key"}
 
 type csvEncoder struct {
 	scratch
@@ -128,7 +132,7 @@ type csvEncoder struct {
 }
 
 func (csvFormat) begin(t sinks.Target) encoder {
-	head := []byte("partition,row,time,event_id,key")
+	head := []byte(strings.Join(csvColumns, ","))
 	for _, name := range t.Outputs {
 		head = appendQuoted(append(head, ','), []byte(name))
 	}

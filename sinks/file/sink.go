@@ -78,13 +78,17 @@ func (s *Sink) Open(ctx context.Context, target sinks.Target) (sinks.Writer, err
 	return w, nil
 }
 
-// fits refuses outputs that would have the name of a column that is there already.
+// fits refuses outputs that would have the name of a column that is there already. Most readers do not care for case.
 func (s *Sink) fits(target sinks.Target) error {
 	_, folders := levels(s.cfg.Every)
-	for _, name := range target.Outputs {
-		lower := strings.ToLower(name) // most readers do not care for case
-		if slices.Contains(s.cfg.Format.taken(), lower) || slices.Contains(folders, lower) {
+	taken := s.cfg.Format.taken()
+	for i, name := range target.Outputs {
+		same := func(other string) bool { return strings.EqualFold(other, name) }
+		if slices.ContainsFunc(taken, same) || slices.ContainsFunc(folders, same) {
 			return codes.New(codes.SinkInvalid, "sink of files: the output %q has the name of a column that every row has: give it another name in the flow", name)
+		}
+		if j := slices.IndexFunc(target.Outputs[:i], same); taken != nil && j >= 0 {
+			return codes.New(codes.SinkInvalid, "sink of files: the outputs %q and %q are one name to most readers of such files: give one of them another name in the flow", target.Outputs[j], name)
 		}
 	}
 	return nil
