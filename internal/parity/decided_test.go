@@ -102,82 +102,19 @@ func (o *operated) stream(ctx context.Context, job Job) (Outcome, error) {
 	}
 	defer store.Close()
 
-	told := make(chan actors.Progress, 100)
-	cfg := actors.Config{
-		Plan: job.Plan, Source: log, Journal: store, RunID: runID, StayBlocked: true, EpochEvery: 5 * time.Millisecond,
-		Interventions: store, InterventionsEvery: 5 * time.Millisecond, Fencing: &actors.Fencing{Leases: store, TTL: time.Minute},
-		OnProgress: func(p actors.Progress) {
-			select {
-			case told <- p:
-			case <-ctx.Done():
-			}
-		},
-	}
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := actors.Run(running, cfg)
-		ended <- err
-	}()
-	var latest actors.Progress
-	again := time.NewTicker(5 * time.Millisecond) // what becomes of a choice is told by the store alone
-	defer again.Stop()
-	until := func(what string, is func(actors.Progress) bool) {
-		o.t.Helper()
-		for !is(latest) {
-			select {
-			case latest = <-told:
-			case <-again.C:
-			case err := <-ended:
-				o.t.Fatalf("%s: the run ended: %v", what, err)
-			case <-ctx.Done():
-				o.t.Fatalf("%s did not come; last: %+v", what, latest)
-			}
-		}
-	}
-	ask := func(i control.Intervention) {
-		o.t.Helper()
-		i.RunID, i.Who, i.Why = runID, "ana", "it, will: not come"
-		made, err := store.Intervene(ctx, i)
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		until(string(i.Kind), func(actors.Progress) bool {
-			list, err := store.ListInterventions(ctx, runID, false)
-			if err != nil {
-				o.t.Fatal(err)
-			}
-			n := slices.IndexFunc(list, func(x control.Intervention) bool { return x.ID == made.ID })
-			if list[n].Outcome == control.Dismissed {
-				o.t.Fatalf("%s: %s", i.Kind, list[n].Note)
-			}
-			return list[n].Outcome == control.Applied
-		})
-	}
-	until("the block", func(p actors.Progress) bool { return len(p.Blocked) == 1 && p.Counts.Records == int64(last+10) })
-	ask(control.Intervention{Partition: 1, Kind: control.AcceptGap, From: record.Offset(10), To: record.Offset(13)})
+	e := startHelped(ctx, o.t, store, actors.Config{Plan: job.Plan, Source: log})
+	e.until("the block", func(p actors.Progress) bool { return len(p.Blocked) == 1 && p.Counts.Records == int64(last+10) })
+	e.ask(control.Intervention{Partition: 1, Kind: control.AcceptGap, From: record.Offset(10), To: record.Offset(13)})
 	total := int64(len(all[0]) + len(all[1]) - 3)
-	until("the rest of the partition", func(p actors.Progress) bool { return p.Counts.Records == total-1 })
+	e.until("the rest of the partition", func(p actors.Progress) bool { return p.Counts.Records == total-1 })
 	for _, n := range []int64{7, 10} {
-		ask(control.Intervention{Partition: 0, Kind: control.CloseGap, Key: o.keys[0], Sequence: n})
+		e.ask(control.Intervention{Partition: 0, Kind: control.CloseGap, Key: o.keys[0], Sequence: n})
 	}
-	ask(control.Intervention{Partition: 1, Kind: control.ConfirmIdle})
+	e.ask(control.Intervention{Partition: 1, Kind: control.ConfirmIdle})
 	log.Append(0, all[0][last:]...)
-	until("the last record", func(p actors.Progress) bool { return p.Counts.Records == total })
-	stop()
-	for len(ended) == 0 { // what is told meanwhile is of no interest
-		select {
-		case <-told:
-		case err := <-ended:
-			ended <- err
-		}
-	}
-	if err := <-ended; !errors.Is(err, actors.ErrInterrupted) {
-		return Outcome{}, err
-	}
-	cfg.MaxRecords, cfg.OnProgress = total, nil
-	if _, err := actors.Run(ctx, cfg); err != nil {
+	e.until("the last record", func(p actors.Progress) bool { return p.Counts.Records == total })
+	e.stop()
+	if err := e.finish(total); err != nil {
 		return Outcome{}, err
 	}
 	out, err := fromStore(ctx, job, store, runID)

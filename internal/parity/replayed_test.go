@@ -297,7 +297,7 @@ func TestWhatAnOperatorHasReplayedIsExplained(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			kinds, reasons := map[string]int{}, map[string]int{}
-			for seed := range uint64(12) {
+			for seed := range uint64(10) {
 				o := decidedBy(t, more, seed)
 				r, err := Run(t.Context(), o.config(seed))
 				if err != nil {
@@ -339,7 +339,7 @@ func TestWhatAnOperatorHasReplayedIsNotLeftOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			came, different := 0, 0
-			for seed := range uint64(12) {
+			for seed := range uint64(6) {
 				o := decidedBy(t, "", seed)
 				change(o)
 				r, err := Run(t.Context(), o.config(seed))
