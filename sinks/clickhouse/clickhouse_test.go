@@ -205,6 +205,8 @@ func TestTakeOverWhileTheFormerOwnerPublishes(t *testing.T) {
 			if step == "taken over" {
 				if taken++; taken == 1 {
 					// As if it had come a moment earlier: the new owner has not read it.
+					run(t, db, "INSERT INTO results_rows (run_id, partition, row_number, event_time, event_nanos, event_id, event_key, version, x) SELECT 'r', toInt32(0), toInt64(number + 3), "+
+						"toDateTime(0), toInt64(0), 'e', 'k', toUInt64(1), toFloat64(1) FROM system.numbers LIMIT 2")
 					run(t, db, "INSERT INTO results_progress (run_id, partition, fence_token, rows_published) SELECT 'r', toInt32(0), toUInt64(1), toUInt64(5)")
 				}
 			}

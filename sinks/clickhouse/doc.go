@@ -5,7 +5,7 @@
 //	results_rows                                      results_progress
 //	run_id, partition, row_number  ORDER BY           run_id, partition, fence_token  ORDER BY
 //	event_time   DateTime                             rows_published  UInt64
-//	event_nanos  Int64
+//	event_nanos  Int64                                sequence        String
 //	event_id, event_key  String
 //	version      UInt64
 //	one Nullable(Float64) column for each output
@@ -19,10 +19,13 @@
 // # What it promises
 //
 //   - Readers of the view see each row once, and a publication whole. Copies of a row, after a lost answer or from a stale owner, have the same key; of them the one
-//     with the highest token counts, in the view at once (FINAL) and on the disk after a merge. Where the server knows deduplication tokens (22.2 or later),
-//     a publication that is given again is known by its token, so that most copies do not even come about.
+//     with the highest token counts, in the view at once (FINAL) and on the disk after a merge. The server's own
+//     deduplication of blocks is switched off for our session: it would leave out rows that were deleted meanwhile and are given again.
 //   - An owner that was taken over changes nothing that the view shows. While an owner takes over, for the time between two statements, rows that the former one
 //     publishes at that very moment may be seen and then hidden until the new owner has adopted or written them.
+//   - The sequence (sinks.Target.Sequence) is kept with the claim of an owner, and compared before it and after it; another one is refused.
+//   - A partition whose last row is gone when the target is opened, because the table was dropped, emptied or lost a part, is filled again from the journal, from the last row on that is there; readers
+//     see it grow. What goes while a writer is at work is noticed when the table was made anew, before rows are shown. Who removes rows leaves the last one of each partition.
 //   - Who reads results_rows instead of the view, with FINAL, sees each row once too, and sometimes before its publication is whole; without FINAL he sees copies.
 //
 // With Target.Revised, results_rows is ordered by (run_id, event_key, event_nanos), the version is the revision first and counts row numbers down second, and the view shows the row

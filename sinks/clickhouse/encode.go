@@ -20,8 +20,6 @@ type encoder struct {
 	data    []chclient.Column
 	rows    int
 	values  []operators.Value
-	// stretches are the rows of the block: partition, first number, number after the last, for each stretch.
-	stretches [][3]int64
 }
 
 func newEncoder(to sinks.Target) *encoder {
@@ -37,7 +35,7 @@ func newEncoder(to sinks.Target) *encoder {
 }
 
 func (e *encoder) reset() {
-	e.rows, e.stretches = 0, e.stretches[:0]
+	e.rows = 0
 	for i := range e.data {
 		e.data[i].Data = e.data[i].Data[:0]
 		if e.data[i].Nulls != nil {
@@ -84,11 +82,6 @@ func (e *encoder) add(partition int32, number int64, row *partitions.Row) error 
 		c.Data = chclient.AppendFloat64(c.Data, v.F)
 	}
 	e.rows++
-	if n := len(e.stretches) - 1; n >= 0 && e.stretches[n][0] == int64(partition) && e.stretches[n][2] == number {
-		e.stretches[n][2]++
-	} else {
-		e.stretches = append(e.stretches, [3]int64{int64(partition), number, number + 1})
-	}
 	return nil
 }
 

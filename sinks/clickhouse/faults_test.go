@@ -23,7 +23,7 @@ func TestUnfitTargets(t *testing.T) {
 	t.Parallel()
 	db := chtest.Database(t)
 	const cols = "run_id String, partition Int32, row_number Int64, event_time DateTime, event_nanos Int64, event_id String, event_key String, version UInt64"
-	const progress = " (run_id String, partition Int32, fence_token UInt64, rows_published UInt64) ENGINE = ReplacingMergeTree(rows_published) "
+	const progress = " (run_id String, partition Int32, fence_token UInt64, rows_published UInt64, sequence String) ENGINE = ReplacingMergeTree(rows_published) "
 	const engine = " ENGINE = ReplacingMergeTree(version) ORDER BY (run_id, partition, row_number)"
 	run(t, db,
 		"CREATE TABLE short_rows ("+cols+")"+engine,

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weirstream/weir/codes"
@@ -17,15 +15,17 @@ func (w *writer) open(ctx context.Context) (map[int32]int64, error) {
 	if err := w.step(ctx, "connected"); err != nil {
 		return nil, err
 	}
-	window, err := w.usable(ctx)
-	if err != nil {
+	if err := w.usable(ctx); err != nil {
 		return nil, err
 	}
 	if w.s.cfg.Create {
-		for _, statement := range w.s.definition(w.to, window) {
+		for _, statement := range w.s.Definition(w.to) {
 			if err := w.conn.Exec(ctx, statement); err != nil {
 				return nil, w.fail(ctx, "creating the tables", err)
 			}
+		}
+		if err := w.addSequence(ctx); err != nil {
+			return nil, err
 		}
 	}
 	if err := w.check(ctx, false); err != nil {
@@ -34,44 +34,47 @@ func (w *writer) open(ctx context.Context) (map[int32]int64, error) {
 	if err := w.step(ctx, "checked"); err != nil {
 		return nil, err
 	}
+	if err := w.remember(ctx); err != nil {
+		return nil, err
+	}
 	at, err := w.takeOver(ctx)
+	if err == nil {
+		err = w.takeBack(ctx, at)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return at, w.step(ctx, "opened")
 }
 
-// usable looks at what the server knows and what this user may. window is what a table of rows needs to know deduplication tokens.
-func (w *writer) usable(ctx context.Context) (window string, err error) {
+// usable looks at what the server knows and what this user may.
+func (w *writer) usable(ctx context.Context) error {
 	var insert []string
-	var readOnly bool
-	err = w.conn.Query(ctx, "SELECT name, value FROM system.settings WHERE name IN ('readonly', 'async_insert', 'insert_deduplication_token')", func(row []any) error {
+	var readOnly, deduplicates bool
+	err := w.conn.Query(ctx, "SELECT name, value FROM system.settings WHERE name IN ('readonly', 'async_insert', 'insert_deduplicate')", func(row []any) error {
 		switch row[0] {
 		case "readonly":
 			readOnly = row[1] == "1"
 		case "async_insert":
 			// What is told to stand must stand, and not be on its way.
 			insert = append(insert, "async_insert = 0")
-		case "insert_deduplication_token":
-			w.tokens = true
+		case "insert_deduplicate":
+			deduplicates = true
 		}
 		return nil
 	})
 	switch {
 	case err != nil:
-		return "", w.fail(ctx, "looking at the settings", err)
+		return w.fail(ctx, "looking at the settings", err)
 	case readOnly:
-		return "", codes.New(codes.SinkDenied, "%s: this user may only read (readonly = 1): use one that may insert", w.s.name)
+		return codes.New(codes.SinkDenied, "%s: this user may only read (readonly = 1): use one that may insert", w.s.name)
 	}
 	w.settings = insert
-	if !w.tokens {
-		return "", nil
+	if deduplicates {
+		// The server would leave out a block that it has seen before, whose rows may have been deleted since.
+		err = w.conn.Exec(ctx, "SET insert_deduplicate = 0")
 	}
-	err = w.conn.Query(ctx, "SELECT name FROM system.merge_tree_settings WHERE name = 'non_replicated_deduplication_window'", func([]any) error {
-		window = " SETTINGS non_replicated_deduplication_window = 1000"
-		return nil
-	})
-	return window, w.fail(ctx, "looking at the settings of tables", err)
+	return w.fail(ctx, "switching the server's own deduplication off", err)
 }
 
 // shape is what a table has to be: the end of its name, the column by which the engine chooses among rows, and what it is ordered by.
@@ -82,10 +85,19 @@ type shape struct {
 
 // check compares the tables and the view with what is needed. missing says that what is not there yet is fine.
 func (w *writer) check(ctx context.Context, missing bool) error {
-	w.definition = w.s.definition(w.to, "")
-	all := columns(w.to.Outputs)
+	w.definition = w.s.Definition(w.to)
+	all, progress := columns(w.to.Outputs), progressColumns
+	if missing {
+		// What opening will mend is fine.
+		switch old, err := w.unnamed(ctx); {
+		case err != nil:
+			return err
+		case old:
+			progress = progress[:len(progress)-1]
+		}
+	}
 	return w.checkAll(ctx, missing, all, shape{"_rows", "version", order(w.to), all},
-		shape{"_progress", "rows_published", "run_id, partition, fence_token", progressColumns})
+		shape{"_progress", "rows_published", "run_id, partition, fence_token", progress})
 }
 
 // checkAll checks tables, tries the right to insert into each, and checks the view, which shows some columns.
@@ -105,7 +117,7 @@ func (w *writer) checkAll(ctx context.Context, missing bool, shown []column, tab
 			return err
 		}
 		// An insert of nothing finds what this user may not.
-		if err := w.conn.Insert(ctx, w.insert(w.s.table(t.suffix), t.want, "")); err != nil {
+		if err := w.conn.Insert(ctx, w.insert(w.s.table(t.suffix), t.want)); err != nil {
 			return w.fail(ctx, "trying the right to insert into "+name, err)
 		}
 	}
@@ -113,14 +125,10 @@ func (w *writer) checkAll(ctx context.Context, missing bool, shown []column, tab
 }
 
 // insert is an INSERT with every column named, so that more of them and another order do no harm.
-func (w *writer) insert(table string, cols []column, token string) string {
-	settings := slices.Clone(w.settings)
-	if w.tokens && token != "" {
-		settings = append(settings, "insert_deduplication_token = "+chclient.Quote(token))
-	}
+func (w *writer) insert(table string, cols []column) string {
 	query := "INSERT INTO " + table + " (" + list(cols) + ")"
-	if len(settings) > 0 {
-		query += " SETTINGS " + strings.Join(settings, ", ")
+	if len(w.settings) > 0 {
+		query += " SETTINGS " + strings.Join(w.settings, ", ")
 	}
 	return query + " FORMAT Native"
 }
@@ -177,7 +185,11 @@ func (w *writer) checkColumns(ctx context.Context, table string, want []column) 
 		kind, has := found[c.name]
 		switch {
 		case !has:
-			return codes.New(codes.SinkInvalid, "%s: %s has no column %q: ALTER TABLE %s ADD COLUMN `%s` %s, and make the view again", w.s.name, name, c.name, name, c.name, c.kind)
+			cure := "ALTER TABLE " + name + " ADD COLUMN `" + c.name + "` " + c.kind
+			if c.kind == outputKind {
+				cure += ", and make the view again"
+			}
+			return codes.New(codes.SinkInvalid, "%s: %s has no column %q: %s", w.s.name, name, c.name, cure)
 		case kind != c.kind && !(c.kind == "DateTime" && strings.HasPrefix(kind, "DateTime('")):
 			return codes.New(codes.SinkInvalid, "%s: the column %q of %s is %s and must be %s", w.s.name, c.name, name, short(kind), c.kind)
 		case computed[c.name]:
@@ -213,92 +225,6 @@ func (w *writer) checkView(ctx context.Context, missing bool, want []column) err
 	for _, c := range want {
 		if !found[c.name] {
 			return codes.New(codes.SinkInvalid, "%s: the view %s does not show the column %q: DROP TABLE %s, and let weir create it, or run:\n%s;", w.s.name, name, c.name, name, view)
-		}
-	}
-	return nil
-}
-
-// stand is what the progress tells of a partition: the highest token, its rows, and the rows under the highest token below ours.
-type stand struct {
-	token, rows uint64
-	ours        bool
-	former      uint64
-}
-
-// stands reads the progress of partitions.
-func (w *writer) stands(ctx context.Context, parts []int32) (map[int32]stand, error) {
-	out := map[int32]stand{}
-	if len(parts) == 0 {
-		return out, nil
-	}
-	query := "SELECT partition, fence_token, max(rows_published) FROM " + w.s.progress() + " WHERE " + w.of(parts) + " GROUP BY partition, fence_token ORDER BY partition, fence_token"
-	err := w.conn.Query(ctx, query, func(row []any) error {
-		partition, token, rows := int32(row[0].(int64)), row[1].(uint64), row[2].(uint64)
-		s := out[partition]
-		s.token, s.rows = token, rows // in order: the last is the highest
-		switch {
-		case token < w.to.Token:
-			s.former = rows
-		case token == w.to.Token:
-			s.ours = true
-		}
-		out[partition] = s
-		return nil
-	})
-	return out, w.fail(ctx, "reading what stands", err)
-}
-
-// of selects the rows of partitions of the run.
-func (w *writer) of(parts []int32) string {
-	numbers := make([]string, len(parts))
-	for i, p := range parts {
-		numbers[i] = strconv.Itoa(int(p))
-	}
-	return "run_id = " + chclient.Quote(w.to.RunID) + " AND partition IN (" + strings.Join(numbers, ", ") + ")"
-}
-
-// takeOver raises the token of the partitions to ours and reads what stands. What a former owner publishes between its reading and its writing is adopted.
-func (w *writer) takeOver(ctx context.Context) (map[int32]int64, error) {
-	parts := slices.Compact(slices.Sorted(slices.Values(w.to.Partitions)))
-	before := map[int32]stand{} // as it was when we came
-	for round := 0; ; round++ {
-		found, err := w.stands(ctx, parts)
-		if err != nil {
-			return nil, err
-		}
-		if err := w.newest(found); err != nil {
-			return nil, err
-		}
-		if round == 0 {
-			before = found
-		}
-		claims := map[int32]uint64{}
-		for _, p := range parts {
-			if s := found[p]; !s.ours || !before[p].ours && s.former > s.rows {
-				claims[p] = s.former
-			}
-		}
-		if len(claims) == 0 || round == 5 {
-			at := map[int32]int64{}
-			for _, p := range parts {
-				at[p] = int64(found[p].rows)
-			}
-			return at, nil
-		}
-		if err := w.moveOn(ctx, claims); err != nil {
-			return nil, err
-		}
-		if err := w.step(ctx, "taken over"); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// newest is STALE_FENCE when another owner has come.
-func (w *writer) newest(found map[int32]stand) error {
-	for p, s := range found {
-		if s.token > w.to.Token {
-			return codes.New(codes.StaleFence, "%s: partition %d of run %q was taken over by an owner with a higher token than %d", w.s.name, p, w.to.RunID, w.to.Token)
 		}
 	}
 	return nil

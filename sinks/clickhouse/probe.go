@@ -20,7 +20,7 @@ func (s *Sink) Probe(ctx context.Context, target sinks.Target) error {
 	}
 	w := &writer{s: s, to: target, conn: conn}
 	defer w.Close()
-	if _, err := w.usable(ctx); err != nil {
+	if err := w.usable(ctx); err != nil {
 		return err
 	}
 	return w.check(ctx, s.cfg.Create)

@@ -157,7 +157,7 @@ func (s *Sink) Open(ctx context.Context, target sinks.Target) (sinks.Writer, err
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{s: s, to: target, conn: conn, encode: newEncoder(target)}
+	w := &writer{s: s, to: target, conn: conn, encode: newEncoder(target), lost: map[int32]int64{}}
 	at, err := w.open(ctx)
 	if err != nil {
 		_ = w.Close() // the reason to give up says more
@@ -180,7 +180,9 @@ var (
 		{"run_id", "String"}, {"partition", "Int32"}, {"row_number", "Int64"}, {"event_time", "DateTime"}, {"event_nanos", "Int64"},
 		{"event_id", "String"}, {"event_key", "String"}, {"version", "UInt64"},
 	}
-	progressColumns = []column{{"run_id", "String"}, {"partition", "Int32"}, {"fence_token", "UInt64"}, {"rows_published", "UInt64"}}
+	progressColumns = []column{{"run_id", "String"}, {"partition", "Int32"}, {"fence_token", "UInt64"}, {"rows_published", "UInt64"}, sequenceColumn}
+	// sequenceColumn came later: a table without it gets it from whoever may give it one.
+	sequenceColumn = column{"sequence", "String"}
 )
 
 const outputKind = "Nullable(Float64)"
@@ -233,9 +235,7 @@ func order(to sinks.Target) string {
 }
 
 // Definition are the statements that make the tables and the view for a target.
-func (s *Sink) Definition(to sinks.Target) []string { return s.definition(to, "") }
-
-func (s *Sink) definition(to sinks.Target, settings string) []string {
+func (s *Sink) Definition(to sinks.Target) []string {
 	all := columns(to.Outputs)
 	view := "SELECT " + list(all) + " FROM " + s.rows() + " FINAL"
 	if !to.Revised {
@@ -243,7 +243,7 @@ func (s *Sink) definition(to sinks.Target, settings string) []string {
 			"\n  USING (run_id, partition) WHERE row_number < rows_published"
 	}
 	return []string{
-		"CREATE TABLE IF NOT EXISTS " + s.rows() + " (\n" + declare(all) + "\n) ENGINE = ReplacingMergeTree(version) ORDER BY (" + order(to) + ")" + settings,
+		"CREATE TABLE IF NOT EXISTS " + s.rows() + " (\n" + declare(all) + "\n) ENGINE = ReplacingMergeTree(version) ORDER BY (" + order(to) + ")",
 		"CREATE TABLE IF NOT EXISTS " + s.progress() + " (\n" + declare(progressColumns) + "\n) ENGINE = ReplacingMergeTree(rows_published) ORDER BY (run_id, partition, fence_token)",
 		"CREATE VIEW IF NOT EXISTS " + s.table("") + " AS " + view,
 	}

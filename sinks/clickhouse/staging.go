@@ -66,10 +66,9 @@ func (g *Staging) with(ctx context.Context, do func(w *writer) error) error {
 	}
 	w := &writer{s: g.s, conn: conn}
 	defer w.Close()
-	if _, err := w.usable(ctx); err != nil {
+	if err := w.usable(ctx); err != nil {
 		return err
 	}
-	w.tokens = false // a result is staged again under its own name, and its rows replace themselves
 	return do(w)
 }
 
@@ -95,7 +94,7 @@ func (g *Staging) Stage(ctx context.Context, r sinks.Staged, rows func(fn func(r
 		if err := w.step(ctx, "connected"); err != nil {
 			return err
 		}
-		if err := w.conn.Insert(ctx, w.insert(g.runs(), runColumns, ""), runBlock(r, 0)); err != nil {
+		if err := w.conn.Insert(ctx, w.insert(g.runs(), runColumns), runBlock(r, 0)); err != nil {
 			return w.fail(ctx, "naming a result", err)
 		}
 		if err := w.step(ctx, "named"); err != nil {
@@ -127,7 +126,7 @@ func (g *Staging) flush(ctx context.Context, w *writer, b *stagedBlock) error {
 	if b.rows == 0 {
 		return nil
 	}
-	err := w.conn.Insert(ctx, w.insert(g.rows(), stagedColumns, ""), chclient.Block{Rows: b.rows, Columns: b.columns()})
+	err := w.conn.Insert(ctx, w.insert(g.rows(), stagedColumns), chclient.Block{Rows: b.rows, Columns: b.columns()})
 	b.reset()
 	if err != nil {
 		return w.fail(ctx, "staging rows", err)
@@ -145,7 +144,7 @@ func (g *Staging) Show(ctx context.Context, name sinks.StagedName) error {
 		if err := w.step(ctx, "found"); err != nil {
 			return err
 		}
-		if err := w.conn.Insert(ctx, w.insert(g.runs(), runColumns, ""), runBlock(r, 1)); err != nil {
+		if err := w.conn.Insert(ctx, w.insert(g.runs(), runColumns), runBlock(r, 1)); err != nil {
 			return w.fail(ctx, "showing a result", err)
 		}
 		return w.step(ctx, "shown")

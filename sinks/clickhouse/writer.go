@@ -2,9 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -22,9 +19,14 @@ type writer struct {
 	encode   *encoder
 	// definition are the statements that make the tables and the view, for errors.
 	definition []string
-	// settings go with every insert; tokens says that the server knows deduplication tokens.
+	// settings go with every insert.
 	settings []string
-	tokens   bool
+	// sequence is what stands there once we have opened.
+	sequence string
+	// identity asks for what tells the table of rows from another one of its name, and stored is what it was.
+	identity, stored string
+	// lost are the last rows of partitions that the progress knows and the table does not. Each begins a block, so that it tells of those before it.
+	lost map[int32]int64
 }
 
 // A block of rows is inserted once it has so many rows or bytes.
@@ -61,6 +63,11 @@ func (w *writer) publish(ctx context.Context, rest []sinks.Rows) error {
 	ends := map[int32]uint64{}
 	for _, r := range rest {
 		err := r.Each(len(w.to.Outputs), w.encode.values, func(number int64, row *partitions.Row) error {
+			if last, lost := w.lost[r.Partition]; lost && number == last {
+				if err := w.flush(ctx); err != nil {
+					return err
+				}
+			}
 			if err := w.encode.add(r.Partition, number, row); err != nil {
 				return codes.New(codes.SinkInvalid, "%s: row %d of partition %d: %w", w.s.name, number, r.Partition, err)
 			}
@@ -80,6 +87,9 @@ func (w *writer) publish(ctx context.Context, rest []sinks.Rows) error {
 	if err := w.step(ctx, "staged"); err != nil {
 		return err
 	}
+	if err := w.sameTable(ctx); err != nil {
+		return err
+	}
 	if err := w.moveOn(ctx, ends); err != nil {
 		return err
 	}
@@ -93,19 +103,13 @@ func (w *writer) publish(ctx context.Context, rest []sinks.Rows) error {
 	return err
 }
 
-// token names the run, the owner and each stretch of the rows that were encoded.
-func (w *writer) token() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %v", w.to.RunID, w.to.Token, w.encode.stretches))
-	return "weir-" + hex.EncodeToString(sum[:])
-}
-
 // flush inserts the rows that were encoded, as one block.
 func (w *writer) flush(ctx context.Context) error {
 	e := w.encode
 	if e.rows == 0 {
 		return nil
 	}
-	err := w.conn.Insert(ctx, w.insert(w.s.rows(), e.columns, w.token()), chclient.Block{Rows: e.rows, Columns: e.data})
+	err := w.conn.Insert(ctx, w.insert(w.s.rows(), e.columns), chclient.Block{Rows: e.rows, Columns: e.data})
 	e.reset()
 	return w.fail(ctx, "writing rows", err)
 }
@@ -123,8 +127,9 @@ func (w *writer) moveOn(ctx context.Context, ends map[int32]uint64) error {
 		data[1].Data = chclient.AppendInt32(data[1].Data, uint32(p))
 		data[2].Data = chclient.AppendInt64(data[2].Data, w.to.Token)
 		data[3].Data = chclient.AppendInt64(data[3].Data, ends[p])
+		data[4].Data = chclient.AppendString(data[4].Data, []byte(w.sequence))
 	}
-	return w.fail(ctx, "publishing rows", w.conn.Insert(ctx, w.insert(w.s.progress(), progressColumns, ""), block))
+	return w.fail(ctx, "publishing rows", w.conn.Insert(ctx, w.insert(w.s.progress(), progressColumns), block))
 }
 
 func (w *writer) step(ctx context.Context, name string) error {
