@@ -61,6 +61,9 @@ func assemble(ctx context.Context, store control.ControlStore, run string, plan 
 		if err != nil {
 			return emit.Doc{}, err
 		}
+		if !slices.ContainsFunc(before.parts, func(p control.RunState) bool { return p.Epoch > 0 }) {
+			return emit.Doc{}, codes.New(codes.RunUnknown, "run %q has begun and committed nothing yet; ask again after its first epoch", run)
+		}
 		d := emit.New(plan, emit.ModeStream)
 		d.Positions, d.Watermark = map[int32]record.Position{}, record.MaxTime
 		for _, p := range before.parts {
