@@ -27,7 +27,12 @@ const (
 	childStaging = "WEIR_TEST_WORKER_STAGING"
 )
 
-const killTTL = 300 * time.Millisecond
+// The leases of the workers that die: the next one waits for their end, and they have to be renewed by a machine that does much else, for longer
+// beside a server of its own.
+const (
+	killTTL    = time.Second
+	stagingTTL = 3 * time.Second
+)
 
 // TestWorkerThatDies is the child of the tests below: a worker that kills itself at a step, as a power switch would.
 func TestWorkerThatDies(t *testing.T) {
@@ -44,6 +49,7 @@ func TestWorkerThatDies(t *testing.T) {
 	})
 	cfg.step = die
 	if url := os.Getenv(childStaging); url != "" {
+		cfg.TTL = stagingTTL
 		cfg.Staging = features(t, url, func(step string) error { return die("staging: " + step) })
 	}
 	_, _, err := Once(context.Background(), cfg)
@@ -167,7 +173,7 @@ func TestKilledWhileStaging(t *testing.T) {
 				t.Errorf("%d rows are seen, published: %v", n, done)
 			}
 			cfg := p.config()
-			cfg.TTL, cfg.Poll, cfg.Staging = killTTL, 20*time.Millisecond, features(t, db.URL(chtest.Super), nil)
+			cfg.TTL, cfg.Poll, cfg.Staging = stagingTTL, 20*time.Millisecond, features(t, db.URL(chtest.Super), nil)
 			if p.run(id).Phase == control.Succeeded { // its first look shows what is published
 				if _, found, err := Once(t.Context(), cfg); found || err != nil {
 					t.Errorf("%v, %v", found, err)
