@@ -162,7 +162,7 @@ func (a *app) exitCode(err error) int {
 		return codes.ExitInterrupted
 	}
 	if c := codes.Of(err); c != nil {
-		a.fail(c.Name, strings.TrimPrefix(err.Error(), c.Name+": "), c.Cure)
+		a.fail(c.Name, withoutCode(err, c), c.Cure)
 		return c.Exit
 	}
 	a.fail("INTERNAL", err.Error(), codes.Internal.Cure)

@@ -44,6 +44,8 @@ func (o *brokerFlags) checkBrokers() error {
 		return usagef("--tls… and --sasl… say how to connect to --brokers, which is missing")
 	case o.brokers == "":
 		return nil
+	case strings.Contains(o.brokers, "@"):
+		return usagef("--brokers cannot hold a user or a password (it is not shown): write HOST:PORT, separated by commas, and log in by --sasl")
 	case addresses(o.brokers) == nil:
 		return usagef("--brokers %q has an empty address: write HOST:PORT, separated by commas", o.brokers)
 	case !o.tls && o.ca+o.cert+o.key+o.serverName != "":

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -54,15 +55,17 @@ func (a *app) lint(ctx context.Context, files []string, o *lintFlags) error {
 		case err == nil:
 			report := map[string]any{"file": file, "ok": true, "fingerprint": plan.Fingerprint, "errors": []any{}}
 			reports = append(reports, report)
+			if err := a.lintPlaces(file, plan, report); err != nil {
+				unfit = cmp.Or(unfit, err)
+				continue
+			}
 			if !a.json {
 				a.printf("%s: ok (%s)\n", file, plan.Fingerprint)
 			}
 			if o.connect {
 				found, err := a.lookAt(ctx, plan, o)
 				report["sinks"], report["ok"] = found, err == nil
-				if unfit == nil {
-					unfit = err
-				}
+				unfit = cmp.Or(unfit, err)
 			}
 		case errors.As(err, &list):
 			bad++

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -35,8 +36,8 @@ func (a *app) lookAt(ctx context.Context, plan *flow.Plan, o *lintFlags) (rows [
 			if c == nil {
 				c = codes.Internal
 			}
-			message := strings.TrimPrefix(err.Error(), c.Name+": ")
-			row["error"] = map[string]any{"code": c.Name, "message": message, "cure": c.Cure}
+			message := strings.TrimPrefix(withoutCode(err, c), fmt.Sprintf("sink %q: ", spec.Name))
+			row["error"] = errorRow(c, message)
 			if !a.json {
 				a.notice("sink %s (%s): %s: %s\n      %s\n", spec.Name, spec.Type, c.Name, printable(message), c.Cure)
 			}
@@ -50,6 +51,24 @@ func (a *app) lookAt(ctx context.Context, plan *flow.Plan, o *lintFlags) (rows [
 	return rows, first
 }
 
+func errorRow(c *codes.Code, message string) map[string]any {
+	return map[string]any{"code": c.Name, "message": message, "cure": c.Cure}
+}
+
+// lintPlaces refuses a flow two of whose sinks are in one place of this machine, which the language cannot know. It tells it, and notes it in the report.
+func (a *app) lintPlaces(file string, plan *flow.Plan, report map[string]any) error {
+	err := sinksApart(plan.Sinks)
+	if err == nil {
+		return nil
+	}
+	c := codes.Of(err)
+	report["ok"], report["error"] = false, errorRow(c, withoutCode(err, c))
+	if !a.json {
+		a.notice("%s: %s\n      %s\n", printable(file), printable(err.Error()), c.Cure)
+	}
+	return err
+}
+
 func lookAtSink(ctx context.Context, plan *flow.Plan, spec flow.SinkSpec, o *lintFlags) (looked bool, err error) {
 	s, err := openSink(ctx, spec, &o.brokerFlags)
 	if err != nil {
@@ -61,7 +80,11 @@ func lookAtSink(ctx context.Context, plan *flow.Plan, spec flow.SinkSpec, o *lin
 	}
 	within, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	err = prober.Probe(within, sinks.Target{RunID: "lint", Outputs: sinks.OutputsOf(plan), Revised: plan.Revised})
+	target := sinks.Target{RunID: "lint", Outputs: sinks.OutputsOf(plan), Revised: plan.Revised}
+	if spec.Name == plan.LateSink {
+		target = sinks.Target{RunID: "lint", Entries: true}
+	}
+	err = prober.Probe(within, target)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		err = codes.New(codes.SinkUnavailable, "the target has not answered within %s", lookTime)
 	}

@@ -99,12 +99,11 @@ func (o *sinkFlags) flagSinks() (out []flow.SinkSpec) {
 // openSinks makes the publisher; nothing is connected before the run begins.
 func (a *app) openSinks(ctx context.Context, plan *flow.Plan, o *runOptions) error {
 	rows, late := &sinks.Publisher{OnState: a.tellSink}, &sinks.Publisher{OnState: a.tellSink}
-	places := map[string]string{}
-	for _, spec := range append(slices.Clone(plan.Sinks), o.flagSinks()...) {
-		if other, taken := places[spec.Place()]; taken {
-			return codes.New(codes.ConfigInvalid, "the sinks %q and %q write to the same place: keep one of the two, or name another place", other, spec.Name)
-		}
-		places[spec.Place()] = spec.Name
+	specs := append(slices.Clone(plan.Sinks), o.flagSinks()...)
+	if err := sinksApart(specs); err != nil {
+		return err
+	}
+	for _, spec := range specs {
 		if o.topic != "" && spec.Fields["topic"] == o.topic && spec.Fields["brokers"] == "" {
 			return codes.New(codes.ConfigInvalid, "the run reads the topic %q to which the sink %q would publish: it would read its own rows. Name another topic", o.topic, spec.Name)
 		}
