@@ -24,6 +24,7 @@ var (
 	JournalConflict     = add("JOURNAL_CONFLICT", ExitFenced, Fatal, "Another process committed to the same run since this one read it.", "Stop one of the two processes; each run id has one writer.")
 	JournalCorrupt      = add("JOURNAL_CORRUPT", ExitRuntime, Fatal, "What the journal holds is damaged or incomplete.", "Restore the store from a backup, or start a new run id.")
 	LeaseHeld           = add("LEASE_HELD", ExitFenced, Fatal, "Another owner holds the lease, and it has not expired.", "Wait until it expires or is released; `weir lease show` names the holder.")
+	LeaseUnknown        = add("LEASE_UNKNOWN", ExitConfig, Fatal, "The store holds no lease of this name.", "`weir lease list` shows those that are; that of a stream run RUN is stream/RUN.")
 	LimitReached        = add("LIMIT_REACHED", ExitRuntime, Fatal, "A memory limit of the flow was reached: event ids, keys, or records waiting for the watermark.", "Raise the limit named in the message, or shorten the horizon, lateness or gap hold; the run resumes at its last cut.")
 	LogInvalid          = add("LOG_INVALID", ExitConfig, Fatal, "An arrival log is not one, is cut short, or does not match its hash.", "Build it again with `weir replay build`.")
 	NameInvalid         = add("NAME_INVALID", ExitConfig, Fatal, "A name is not one that can be registered: names are lower-case letters, digits, dots, underscores and hyphens, or 64 hex digits for a blob.", "Use a name from the list; paths and links are never followed.")

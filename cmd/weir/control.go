@@ -226,7 +226,7 @@ func (a *app) leaseCommand() *cobra.Command {
 				return err
 			}
 			if !ok {
-				return codes.New(codes.NameUnknown, "there is no lease %q; `weir lease list` shows those that are", args[0])
+				return codes.New(codes.LeaseUnknown, "there is no lease %q", args[0])
 			}
 			return a.showLeases([]control.LeaseInfo{l})
 		})

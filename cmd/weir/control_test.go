@@ -87,7 +87,7 @@ func TestRunsOnTheCommandLine(t *testing.T) {
 		}
 	}
 	refused(t, dir, 3, []string{"RUN_UNKNOWN"}, args("runs show run_0", onStore)...)
-	refused(t, dir, 3, []string{"NAME_UNKNOWN"}, args("lease show nobody", onStore)...)
+	refused(t, dir, 3, []string{"LEASE_UNKNOWN", "lease list"}, args("lease show nobody", onStore)...)
 	refused(t, dir, 2, []string{"--store"}, "runs", "list")
 	refused(t, dir, 2, []string{"not the id"}, args("outbox release x", onStore)...)
 }
