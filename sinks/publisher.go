@@ -27,8 +27,8 @@ type State struct {
 
 // Publisher publishes the rows of a run to all of its sinks, side by side.
 //
-// A sink that is down is opened and tried again until it is back or the caller's context ends: nothing else of the run fails by it, but nothing is
-// committed either, so that the run holds its source by itself. A refusal ends the publication.
+// A sink that is down, at the opening or later, is opened and tried again until it is back or the caller's context ends: nothing else of the run fails by
+// it, but nothing is committed either, so that the run holds its source by itself. A refusal ends the publication.
 type Publisher struct {
 	// Sinks of the run, each under a name of its own.
 	Sinks []Named
@@ -52,12 +52,14 @@ type Publication struct {
 	committed map[int32]int64
 }
 
-// Open opens every sink and brings each to where the journal stands, which committed says by partition. It tries once. Errors are those of Sink.Open and
-// Writer.Publish, with the name of the sink.
+// Open opens every sink and brings each to where the journal stands, which committed says by partition. Errors are refusals of Sink.Open and
+// Writer.Publish, with the name of the sink, those of History, or the end of ctx.
 func (p *Publisher) Open(ctx context.Context, to Target, committed map[int32]int64) (*Publication, error) {
 	b := &Publication{p: p, to: to, writers: make([]Writer, len(p.Sinks)), committed: map[int32]int64{}}
 	maps.Copy(b.committed, committed)
-	err := b.each(ctx, b.open)
+	err := b.each(ctx, func(ctx context.Context, i int) error {
+		return b.persist(ctx, i, func(context.Context, Writer) error { return nil })
+	})
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -158,13 +160,14 @@ func (b *Publication) persist(ctx context.Context, i int, do func(context.Contex
 	pause := cmpOr(b.p.Min, 100*time.Millisecond)
 	for attempt := 1; ; attempt++ {
 		err := b.attempt(ctx, i, do)
+		var history *historyError
 		switch c := codes.Of(err); {
 		case err == nil:
 			if attempt > 1 {
 				b.tell(State{Sink: b.p.Sinks[i].Name, Attempts: attempt - 1})
 			}
 			return nil
-		case ctx.Err() != nil || c == nil || c.Verdict != codes.Retry:
+		case ctx.Err() != nil || c == nil || c.Verdict != codes.Retry || errors.As(err, &history):
 			return err
 		}
 		b.tell(State{Sink: b.p.Sinks[i].Name, Err: err, Attempts: attempt})
@@ -223,13 +226,23 @@ func (b *Publication) catchUp(ctx context.Context, w Writer, partition int32, fr
 	if b.p.History == nil {
 		return codes.New(codes.SinkInvalid, "partition %d of run %q stands at row %d in the target, and the journal is further: rows are missing, and there is no history to take them from", partition, b.to.RunID, from)
 	}
-	return b.p.History(ctx, partition, func(r Rows) error {
-		if r.End() <= from {
-			return nil
+	var published error
+	err := b.p.History(ctx, partition, func(r Rows) error {
+		if r.End() > from {
+			published = w.Publish(ctx, []Rows{r})
 		}
-		return w.Publish(ctx, []Rows{r})
+		return published
 	})
+	if err != nil && published == nil {
+		return &historyError{err}
+	}
+	return err
 }
+
+// historyError is one of the journal's: it says nothing about the sink.
+type historyError struct{ error }
+
+func (e *historyError) Unwrap() error { return e.error }
 
 func (b *Publication) refused(i int, err error) {
 	if b.p.OnRefused != nil && codes.Has(err, codes.StaleFence) {

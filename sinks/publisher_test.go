@@ -143,6 +143,63 @@ func TestPublisherWaitsForASinkThatIsDown(t *testing.T) {
 	})
 }
 
+// TestPublisherWaitsAtTheOpening: a sink that is down when it is opened, or while it is filled, is waited for as later; one that refuses is not, nor is a journal
+// that cannot be read.
+func TestPublisherWaitsAtTheOpening(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began, tries := time.Now(), 0
+		ill, well := &scripted{rows: map[int32][]float64{}}, &scripted{rows: map[int32][]float64{}}
+		ill.fail = func() error {
+			up := time.Since(began) >= 2*time.Minute
+			if up {
+				tries++
+			}
+			if !up || tries == 3 { // the second piece that it is filled with
+				return codes.New(codes.SinkUnavailable, "down")
+			}
+			return nil
+		}
+		var states []sinks.State
+		p := &sinks.Publisher{Sinks: []sinks.Named{{"ill", ill}, {"well", well}}, OnState: func(s sinks.State) { states = append(states, s) }, History: history(10)}
+		open := func(ctx context.Context) error {
+			b, err := p.Open(ctx, sinks.Target{}, map[int32]int64{0: 10})
+			if err == nil {
+				err = b.Close()
+			}
+			return err
+		}
+		within, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := open(within); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nobody waits longer than the caller: %v", err)
+		}
+		states = nil
+		if err := open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(ill.rows[0], counted(10)) || !slices.Equal(well.rows[0], counted(10)) || well.opened != 2 {
+			t.Errorf("%v; %v, opened %d times", ill.rows[0], well.rows[0], well.opened)
+		}
+		if n := len(states); n < 2 || n > 40 || states[0].Err == nil || states[n-1].Err != nil || states[n-1].Sink != "ill" || states[n-1].Attempts != n-1 {
+			t.Errorf("states: %v", states)
+		}
+		refused := codes.New(codes.SinkInvalid, "no")
+		well.fail, tries = func() error { return refused }, 0
+		if err := open(t.Context()); !errors.Is(err, refused) || err.Error() != `sink "well": SINK_INVALID: no` {
+			t.Errorf("refused: %v", err)
+		}
+		well.fail = nil
+		well.rows = map[int32][]float64{}
+		lost := codes.New(codes.StoreUnavailable, "the journal is down")
+		p.History = func(context.Context, int32, func(sinks.Rows) error) error { return lost }
+		states = nil
+		if err := open(t.Context()); !errors.Is(err, lost) || !codes.Has(err, codes.StoreUnavailable) || len(states) != 0 {
+			t.Errorf("a journal that cannot be read: %v, told %v", err, states)
+		}
+	})
+}
+
 func TestPublisherStopsAtARefusal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

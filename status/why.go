@@ -183,6 +183,8 @@ func (w *answer) run() {
 		}
 		w.add(Reason{Code: code, Holder: w.lastActor(), Since: s.PhaseSince, Holds: true, Text: "the run waits before it tries again after " + what,
 			Release: "it tries again by itself" + at(s.RetryAt) + cure(s.Cause)})
+	case s.Wait == WaitStart && len(s.Sinks) > 0:
+		w.sinks("nothing is read before it is back")
 	case s.Wait == WaitStart:
 		w.add(Reason{Code: WhyStarting, Since: s.PhaseSince, Holds: true, Text: "the run starts: the last cut is restored and the source opened",
 			Release: "it goes on by itself; a store or a broker that does not answer would be named here once it has failed"})
@@ -299,15 +301,20 @@ func (w *answer) services() {
 				Text: fmt.Sprintf("%s have been under way to a sink for %s, and nothing is committed before it has them: it is slow, or does not answer", rows(p.Lag), age(s.At, p.Began))})
 		}
 	}
-	for _, sink := range s.Sinks {
-		w.add(Reason{Code: WhySink, Holder: sink.Name, Since: sink.Since, Holds: true,
-			Text: fmt.Sprintf("a sink is down, %d tries so far, and nothing is committed before it has the rows: %s", sink.Attempts, sink.Cause.Message), Release: sink.Cause.Cure})
-	}
+	w.sinks("nothing is committed before it has the rows")
 	if c := s.Checkpoint.Cause; c != nil {
 		w.add(Reason{Code: WhyCheckpoints, Holder: "the store of checkpoints", Since: s.Checkpoint.Last, Text: "the last checkpoint could not be made, the run goes on: " + c.Message, Release: c.Cure})
 	}
 	if c := s.Source.Unobserved; c != nil && s.Source.Outage == nil {
 		w.add(Reason{Code: WhySourceUnknown, Holder: s.Source.Name, Since: s.Source.Observed, Text: "lag is not known, since the log could not be asked how it stands: " + c.Message, Release: c.Cure})
+	}
+}
+
+// sinks are those that are down, and what does not go on before they are back.
+func (w *answer) sinks(before string) {
+	for _, sink := range w.s.Sinks {
+		w.add(Reason{Code: WhySink, Holder: sink.Name, Since: sink.Since, Holds: true,
+			Text: fmt.Sprintf("a sink is down, %d tries so far, and %s: %s", sink.Attempts, before, sink.Cause.Message), Release: sink.Cause.Cure})
 	}
 }
 

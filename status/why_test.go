@@ -157,6 +157,10 @@ var planted = []struct {
 	{"sink down", func(s *Snapshot) {
 		s.Sinks = []Sink{{Name: "results", Cause: causeOf(codes.SinkUnavailable, "connection refused"), Since: ago(25 * time.Second), Attempts: 7}}
 	}, WhySink, "results", ago(25 * time.Second), nil, "7 tries so far", "publishing goes on by itself"},
+	{"sink down at the start", func(s *Snapshot) {
+		s.Phase, s.Wait, s.PhaseSince = PhaseWaiting, WaitStart, ago(26*time.Second)
+		s.Sinks = []Sink{{Name: "results", Cause: causeOf(codes.SinkUnavailable, "connection refused"), Since: ago(25 * time.Second), Attempts: 7}}
+	}, WhySink, "results", ago(25 * time.Second), nil, "nothing is read before it is back", "publishing goes on by itself"},
 	{"slow sink", func(s *Snapshot) {
 		s.Published = []Published{{Sink: "results", Lag: 40, Began: ago(15 * time.Second)}, {Sink: "quick"}}
 	},
@@ -380,7 +384,7 @@ func TestReady(t *testing.T) {
 	unready := map[string]bool{}
 	for _, name := range []string{"full disk, met by a commit", "lost lease", "records deleted under the journal", "topic recreated", "fence regression, told by backpressure",
 		"dead broker", "wrong password of the broker", "wrong password of the store", "blocked after repeated panic", "restart back-off", "starting", "finished",
-		"stopped in good order", "stuck for no known reason", "a partition that lost records", "partition without a leader", "group rebalancing", "store down"} {
+		"stopped in good order", "stuck for no known reason", "a partition that lost records", "partition without a leader", "group rebalancing", "store down", "sink down at the start"} {
 		unready[name] = true
 	}
 	for _, c := range planted {
