@@ -2,7 +2,7 @@ package flow
 
 import (
 	"fmt"
-	"path/filepath"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -16,21 +16,6 @@ type SinkSpec struct {
 	Type string
 	// Fields are those of its type, as texts: true or false, a word, or a reference env:NAME or file:PATH in place of a secret. One that the flow leaves out is absent.
 	Fields map[string]string
-}
-
-// Place tells targets apart: two sinks of one place would write into each other. A folder has one spelling here, as far as that goes without looking at it.
-func (s SinkSpec) Place() string {
-	t, _ := sinkType(s.Type)
-	parts := []string{t.family()}
-	for _, f := range t.fields {
-		switch {
-		case f.place && f.path:
-			parts = append(parts, filepath.Clean(s.Fields[f.name]))
-		case f.place:
-			parts = append(parts, s.Fields[f.name])
-		}
-	}
-	return strings.Join(parts, "\x00")
 }
 
 const (
@@ -67,7 +52,7 @@ func (c *compiler) sinkList(n *node, outputs []named, late string) {
 		c.report.add(n.at, "sinks", fmt.Sprintf("has %d sinks, more than %d", len(n.items), maxSinks), "publish to a topic, and from there to the rest")
 		return
 	}
-	names, places := map[string]int{}, map[string]int{}
+	names, places := map[string]int{}, map[int]SinkSpec{}
 	for i, item := range n.items {
 		path := fmt.Sprintf("sinks[%d]", i)
 		s, ok := c.sink(item, path, outputs, late)
@@ -81,10 +66,14 @@ func (c *compiler) sinkList(n *node, outputs []named, late string) {
 		if !ok {
 			continue
 		}
-		if j, taken := places[s.Place()]; taken {
-			c.report.add(item.at, path, fmt.Sprintf("writes to the same place as sinks[%d]: each row would stand there twice, or be refused", j), "keep one of the two, or name another place")
+		for _, j := range slices.Sorted(maps.Keys(places)) {
+			if s.Place() == places[j].Place() {
+				c.report.add(item.at, path, fmt.Sprintf("writes to the same place as sinks[%d]: each row would stand there twice, or be refused", j), "keep one of the two, or name another place")
+			} else if s.Meets(places[j]) {
+				c.report.add(item.at, path, fmt.Sprintf("writes into a table of sinks[%d], which keeps more than the one that it names", j), "name another table")
+			}
 		}
-		places[s.Place()] = i
+		places[i] = s
 		c.plan.Sinks = append(c.plan.Sinks, s)
 	}
 }

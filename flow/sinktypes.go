@@ -39,6 +39,9 @@ type sinkSpecType struct {
 	// taken are names that an output cannot have, and columns what all of them look like; nil is any name that an output has.
 	taken   []string
 	columns *regexp.Regexp
+	// schema is the one of a table that names none, where that is known; beside are the ends of the names of the tables that a sink keeps beside the one it names.
+	schema string
+	beside []string
 	// folds: most readers do not tell columns apart by case.
 	folds bool
 	// whole, unless nil, looks at all fields together: which one is wrong, why, and the cure; "" when none is.
@@ -53,9 +56,9 @@ var sinkTypes = []sinkSpecType{
 		taken: []string{"run", "partition", "row", "time", "key", "key_bytes", "event_id", "event_id_bytes"}},
 	{name: "kafka", doc: "A topic, in transactions: each row is visible once to readers of committed records.", fields: kafkaFields, late: true, whole: kafkaLogin},
 	{name: "kafka-idempotent", doc: "A topic, without transactions: a row may stand there more than once.", fields: kafkaFields, late: true, whole: kafkaLogin},
-	{name: "postgres", doc: "A table in PostgreSQL.", fields: postgresFields, columns: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`),
+	{name: "postgres", doc: "A table in PostgreSQL.", fields: postgresFields, schema: "public", beside: []string{"_progress"}, columns: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`),
 		taken: []string{"run_id", "partition", "row_number", "event_time", "event_nanos", "event_id", "event_key"}},
-	{name: "clickhouse", doc: "A view in ClickHouse, and its tables.", fields: clickhouseFields, columns: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`),
+	{name: "clickhouse", doc: "A view in ClickHouse, and its tables.", fields: clickhouseFields, beside: []string{"_rows", "_progress"}, columns: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`),
 		taken: []string{"run_id", "partition", "row_number", "event_time", "event_nanos", "event_id", "event_key", "version", "rows_published"}},
 	{name: "kinesis", doc: "A Kinesis stream: a row may stand there more than once.", fields: kinesisFields},
 }

@@ -32,6 +32,13 @@ type Prober interface {
 	Probe(ctx context.Context, target Target) error
 }
 
+// Located is a Sink that can say what it writes into, so that two of them are found that write into each other though they are named differently.
+type Located interface {
+	// Locate names everything that the sink writes into, in a form that is the same for the same thing, and looks at the target for that where it has to. Errors
+	// are those of Open.
+	Locate(ctx context.Context) ([]string, error)
+}
+
 // Writer publishes the rows of one run for one owner. It is used by one goroutine.
 type Writer interface {
 	// Published gives for each partition the number of rows that were visible, as Open found it and Publish went on. A partition that is absent is one

@@ -6,7 +6,16 @@ import (
 	"github.com/weirstream/weir/sinks"
 )
 
-var _ sinks.Prober = (*Sink)(nil)
+var (
+	_ sinks.Prober  = (*Sink)(nil)
+	_ sinks.Located = (*Sink)(nil)
+)
+
+// Locate implements sinks.Located: the address, the database and the table. Nothing is connected, so that one server under two addresses passes for two.
+func (s *Sink) Locate(context.Context) ([]string, error) {
+	server := "clickhouse " + s.connect.Address + " "
+	return []string{server + s.table(""), server + s.rows(), server + s.progress()}, nil
+}
 
 // Probe implements sinks.Prober: the server, the login, and the tables and the view that are there, with the right to insert. The right to make what is missing shows when the sink is
 // opened.

@@ -45,3 +45,27 @@ func TestEngines(t *testing.T) {
 		}
 	}
 }
+
+// TestLocate: a table of the database that the URL names is one place with and without it, and so are the tables beside a view.
+func TestLocate(t *testing.T) {
+	t.Parallel()
+	for table, meets := range map[string]bool{"d.ee": true, "ee_rows": true, "ee_progress": true, "ef": false, "e.ee": false} {
+		found := map[string]bool{}
+		for _, name := range []string{"ee", table} {
+			s, err := New(Config{URL: "clickhouse://h/d", Table: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			places, err := s.Locate(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range places {
+				found[p] = true
+			}
+		}
+		if (len(found) < 6) != meets {
+			t.Errorf("%s: %v", table, found)
+		}
+	}
+}

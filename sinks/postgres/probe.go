@@ -2,12 +2,36 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/sinks"
 )
 
-var _ sinks.Prober = (*Sink)(nil)
+var (
+	_ sinks.Prober  = (*Sink)(nil)
+	_ sinks.Located = (*Sink)(nil)
+)
+
+// Locate implements sinks.Located: server, database, schema and table, as the server says. When it was started tells it from a copy of it.
+func (s *Sink) Locate(ctx context.Context) ([]string, error) {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{s: s, conn: conn}
+	defer w.Close()
+	id, err := identify(ctx, conn)
+	var started string
+	if err == nil {
+		err = conn.QueryRow(ctx, `SELECT extract(epoch FROM pg_postmaster_start_time())::text`).Scan(&started)
+	}
+	if err != nil {
+		return nil, w.fail(ctx, "asking for the identity of the database", err)
+	}
+	database := fmt.Sprintf("postgres %d %s %d ", id.system, started, id.oid)
+	return []string{database + s.table, database + s.progress}, nil
+}
 
 // Probe implements sinks.Prober: the server, the tables (or the right to make them) and the rights of this role.
 func (s *Sink) Probe(ctx context.Context, target sinks.Target) error {
