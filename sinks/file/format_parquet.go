@@ -59,7 +59,7 @@ func (parquetFormat) taken() []string {
 // parquetEncoder gives the library its values column by column, without compression: the same rows are the same bytes, as long as the library writes them so.
 type parquetEncoder struct {
 	scratch
-	out     *parquet.Writer
+	out     *parquet.GenericWriter[any]
 	run     parquet.Value
 	columns [][]parquet.Value
 	text    []byte                    // of the values in columns
@@ -80,7 +80,7 @@ func (parquetFormat) begin(t sinks.Target) encoder {
 	schema := parquet.SchemaOf(reflect.New(reflect.StructOf(fields)).Interface())
 	return &parquetEncoder{
 		scratch: newScratch(t), run: parquet.ValueOf(t.RunID).Level(0, 0, columnRun), columns: make([][]parquet.Value, len(fields)),
-		out: parquet.NewWriter(io.Discard, schema, parquet.Compression(&parquet.Uncompressed), parquet.CreatedBy("weir", "1", "")),
+		out: parquet.NewGenericWriter[any](io.Discard, schema, parquet.Compression(&parquet.Uncompressed), parquet.CreatedBy("weir", "1", "")),
 	}
 }
 
