@@ -128,6 +128,10 @@ func OfRun(ctx context.Context, cfg RunConfig) (r RunReport, err error) {
 		Plan: cfg.Plan, Source: cfg.Source, Mode: emit.ModeReplay, Emit: filepath.Join(cfg.Dir, "replay.json"), Keep: cfg.Keep, Decided: r.Decisions,
 		Quarantine: func(q partitions.Quarantined) error { replayed.add(q); return nil },
 	})
+	if codes.Has(err, codes.JournalCorrupt) && len(r.Decisions) > 0 {
+		return r, codes.New(codes.RunMismatch, "the choices in the journal of run %q do not fit a replay of this log by this flow: %v. A run that was restored under a mended flow has read the "+
+			"beginning of its log by another flow, and cannot be compared with a replay by one", cfg.Run, err)
+	}
 	if err != nil {
 		return r, err
 	}

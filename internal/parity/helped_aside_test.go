@@ -3,10 +3,12 @@ package parity
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirstream/weir/actors"
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/control/sqlite"
 	"github.com/weirstream/weir/partitions"
@@ -87,6 +89,12 @@ func TestARunWithReplayedEntriesIsExplained(t *testing.T) {
 			})
 			if err != nil || len(run.Reasons) > 0 || len(run.Decisions) != len(decided) {
 				t.Errorf("%v, %v, %d decisions of %d", err, run.Reasons, len(run.Decisions), len(decided))
+			}
+			// A log that does not have what was decided about: the same as under a flow that reads what another has set aside.
+			another := sourcetest.New(sourcetest.Config{Partitions: 2, Bounded: true})
+			_, err = OfRun(t.Context(), RunConfig{Plan: cfg.Plan, Store: store, Run: runID, Dir: t.TempDir(), Source: another})
+			if !codes.Has(err, codes.RunMismatch) || !strings.Contains(err.Error(), "mended flow") {
+				t.Errorf("a replay of another log: %v", err)
 			}
 		})
 	}
