@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -83,8 +84,8 @@ func (r Report) Why() []Reason {
 		}
 	}
 	out = append(r.ofGroup(), out...)
-	if len(out) == 0 {
-		out = waits
+	if besideLateness(out) {
+		out = append(out, waits...)
 	}
 	if len(out) == 0 {
 		out = append(out, Reason{Code: WhyNothing, Run: r.Run, Text: fmt.Sprintf("nothing holds the run: %d parts of it run", len(r.Runs))})
@@ -124,10 +125,18 @@ func why(s Snapshot, peers []Partition) []Reason {
 	for i := range w.reasons {
 		w.reasons[i].Run = s.Run
 	}
-	if len(w.reasons) == 0 {
+	switch {
+	case len(w.reasons) == 0:
 		w.nothing()
+	case besideLateness(w.reasons):
+		w.lateness()
 	}
 	return w.reasons
+}
+
+// besideLateness says whether lateness may be what is waited for: reasons tell of partitions that are confirmed idle, and of nothing else.
+func besideLateness(reasons []Reason) bool {
+	return !slices.ContainsFunc(reasons, func(r Reason) bool { return r.Code != WhyIdle })
 }
 
 const finishedStatus = "FINISHED"

@@ -329,6 +329,24 @@ func TestNothingHolds(t *testing.T) {
 	}
 }
 
+// A partition that is confirmed idle does not hide that the others wait for their lateness.
+func TestLatenessBesideAnIdlePartition(t *testing.T) {
+	t.Parallel()
+	s := healthy()
+	for i := range planted {
+		if planted[i].code == WhyLateness {
+			planted[i].plant(&s)
+		}
+	}
+	last := &s.Partitions[len(s.Partitions)-1]
+	last.Input = "IDLE"
+	for _, reasons := range [][]Reason{Why(s), (Report{Run: s.Run, Runs: []Snapshot{s}}).Why()} {
+		if len(reasons) != 2 || reasons[0].Code != WhyIdle || reasons[1].Code != WhyLateness {
+			t.Errorf("%+v", reasons)
+		}
+	}
+}
+
 // A run that is shared out by partitions has its watermark in common: the silent one is named although its own run knows no other.
 func TestWhyOfPartitionsApart(t *testing.T) {
 	t.Parallel()
