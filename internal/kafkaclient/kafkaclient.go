@@ -132,6 +132,8 @@ type Topic struct {
 	Leaderless []int32
 	// Brokers is how many brokers the cluster has.
 	Brokers int
+	// Cluster is the id of the cluster, "" for brokers that tell none.
+	Cluster string
 }
 
 // Find asks for the topic until the brokers know it, within the start timeout. Errors: BROKER_UNREACHABLE, TOPIC_MISSING, ACCESS_DENIED,
@@ -186,6 +188,9 @@ func (s *Session) Describe(ctx context.Context) (Topic, error) {
 		return Topic{}, err
 	}
 	t := Topic{ID: resp.Topics[0].TopicID, Brokers: len(resp.Brokers)}
+	if resp.ClusterID != nil {
+		t.Cluster = *resp.ClusterID
+	}
 	for _, p := range resp.Topics[0].Partitions {
 		t.Partitions = append(t.Partitions, p.Partition)
 		if p.Leader < 0 {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -9,7 +10,29 @@ import (
 	"github.com/weirstream/weir/sinks"
 )
 
-var _ sinks.Prober = (*Sink)(nil)
+var (
+	_ sinks.Prober  = (*Sink)(nil)
+	_ sinks.Located = (*Sink)(nil)
+)
+
+// Locate implements sinks.Located: the cluster and the topic, as the brokers say, by whatever address they are asked. A cluster that tells no id is known by
+// that of its topic alone, or by the addresses.
+func (s *Sink) Locate(ctx context.Context) ([]string, error) {
+	session, err := s.client()
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	topic, err := session.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cluster, id := topic.Cluster, topic.ID.String()
+	if id == "" {
+		cluster, id = cmp.Or(cluster, s.connection.Addresses()), s.cfg.Topic
+	}
+	return []string{"kafka " + cluster + " " + id}, nil
+}
 
 // mayWrite is the operation Write among those that a broker says are allowed.
 const mayWrite = 1 << 4

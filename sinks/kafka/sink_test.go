@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow/operators"
 	"github.com/weirstream/weir/internal/devbroker"
 	"github.com/weirstream/weir/internal/kafkatest"
@@ -201,5 +203,44 @@ func TestFirstHeardOf(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// TestLocate: a topic is one place, by whatever address its brokers are asked; of the same name in another cluster it is another.
+func TestLocate(t *testing.T) {
+	t.Parallel()
+	apache := kafkatest.Shared(t).Addr()
+	admin := kadm.NewClient(client(t, apache))
+	if _, err := admin.CreateTopics(t.Context(), 1, 1, nil, "located", "located-other"); err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(apache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := start(t, devbroker.Config{Partitions: 1, Topics: []string{"located"}}).Addr()
+	locate := func(addr, topic string) string {
+		t.Helper()
+		s, err := kafka.NewSink(kafka.SinkConfig{Brokers: []string{addr}, Topic: topic})
+		if err != nil {
+			t.Fatal(err)
+		}
+		places, err := s.Locate(t.Context())
+		if err != nil || len(places) != 1 {
+			t.Fatalf("%v, %v", places, err)
+		}
+		return places[0]
+	}
+	first := locate(apache, "located")
+	if again := locate(net.JoinHostPort("localhost", port), "located"); again != first {
+		t.Errorf("%q by another name of the broker, %q before", again, first)
+	}
+	for what, place := range map[string]string{"another topic": locate(apache, "located-other"), "another cluster": locate(other, "located")} {
+		if place == first {
+			t.Errorf("%s is the same place: %q", what, place)
+		}
+	}
+	if _, err := placeAt(apache, "nowhere", false).Sink(nil).(sinks.Located).Locate(t.Context()); !codes.Has(err, codes.TopicMissing) {
+		t.Errorf("a topic that is not there: %v", err)
 	}
 }
