@@ -24,8 +24,9 @@ const lookTime = 20 * time.Second
 // error.
 func (a *app) lookAt(ctx context.Context, plan *flow.Plan, o *lintFlags) (rows []any, first error) {
 	rows = []any{}
+	found := located{}
 	for _, spec := range plan.Sinks {
-		looked, err := lookAtSink(ctx, plan, spec, o)
+		looked, err := lookAtSink(ctx, plan, spec, o, found)
 		row := map[string]any{"name": spec.Name, "type": spec.Type, "ok": err == nil, "looked_at": looked}
 		switch {
 		case err != nil:
@@ -69,7 +70,7 @@ func (a *app) lintPlaces(file string, plan *flow.Plan, report map[string]any) er
 	return err
 }
 
-func lookAtSink(ctx context.Context, plan *flow.Plan, spec flow.SinkSpec, o *lintFlags) (looked bool, err error) {
+func lookAtSink(ctx context.Context, plan *flow.Plan, spec flow.SinkSpec, o *lintFlags, found located) (looked bool, err error) {
 	s, err := openSink(ctx, spec, &o.brokerFlags)
 	if err != nil {
 		return true, err
@@ -87,6 +88,9 @@ func lookAtSink(ctx context.Context, plan *flow.Plan, spec flow.SinkSpec, o *lin
 	err = prober.Probe(within, target)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		err = codes.New(codes.SinkUnavailable, "the target has not answered within %s", lookTime)
+	}
+	if err == nil {
+		err = found.add(within, spec.Name, s)
 	}
 	return true, err
 }

@@ -96,11 +96,18 @@ func (o *sinkFlags) flagSinks() (out []flow.SinkSpec) {
 	return out
 }
 
-// openSinks makes the publisher; nothing is connected before the run begins.
+// openSinks makes the publisher. Nothing is connected before the run begins, but for topics of one name.
 func (a *app) openSinks(ctx context.Context, plan *flow.Plan, o *runOptions) error {
 	rows, late := &sinks.Publisher{OnState: a.tellSink}, &sinks.Publisher{OnState: a.tellSink}
 	specs := append(slices.Clone(plan.Sinks), o.flagSinks()...)
 	if err := sinksApart(specs); err != nil {
+		return err
+	}
+	if err := o.checkSpare(specs); err != nil {
+		return err
+	}
+	topics, err := o.readTopic()
+	if err != nil {
 		return err
 	}
 	for _, spec := range specs {
@@ -114,6 +121,7 @@ func (a *app) openSinks(ctx context.Context, plan *flow.Plan, o *runOptions) err
 		if err != nil {
 			return err
 		}
+		topics.add(spec, s)
 		if wrapSink != nil {
 			s = wrapSink(s)
 		}
@@ -129,7 +137,7 @@ func (a *app) openSinks(ctx context.Context, plan *flow.Plan, o *runOptions) err
 	if len(late.Sinks) > 0 {
 		o.late = late
 	}
-	return nil
+	return topics.apart(ctx)
 }
 
 // respecSink and wrapSink let a test break the sinks of a run, to see that a drill notices.
@@ -138,9 +146,12 @@ var (
 	wrapSink   func(sinks.Sink) sinks.Sink
 )
 
-// joinSinks makes the sinks that are tables in the database of the journal a part of its transactions. One that cannot be reached just now is none, and is
+// joinSinks compares what the sinks write into, and makes those that are tables in the database of the journal a part of its transactions. One that cannot be reached just now is none, and is
 // published to as any other.
 func (a *app) joinSinks(ctx context.Context, o *runOptions, store *runStore) error {
+	if err := o.locateSinks(ctx); err != nil {
+		return err
+	}
 	if o.publisher == nil || store.postgres == nil {
 		return nil
 	}

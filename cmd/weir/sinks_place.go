@@ -13,7 +13,7 @@ import (
 func sinksApart(specs []flow.SinkSpec) error {
 	for i, a := range specs {
 		for _, b := range specs[:i] {
-			if a.Place() == b.Place() || a.Type == b.Type && sinkKinds[a.Type].where == "folder" && sameFolder(a.Fields["folder"], b.Fields["folder"]) {
+			if a.Meets(b) || a.Type == b.Type && sinkKinds[a.Type].where == "folder" && sameFolder(a.Fields["folder"], b.Fields["folder"]) {
 				return codes.New(codes.ConfigInvalid, "the sinks %q and %q write to the same place: keep one of the two, or name another place", b.Name, a.Name)
 			}
 		}
