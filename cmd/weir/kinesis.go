@@ -64,7 +64,7 @@ func (o *runOptions) checkKinesis() error {
 		return usagef("--region, --endpoint, --start, --fan-out, --accept-gap and --reason go with --kinesis")
 	case o.kinesis == "":
 		return nil
-	case o.log != "" || o.brokers != "" || o.topic != "" || o.group != "":
+	case o.log != "" || o.topic != "" || o.group != "":
 		return usagef("give one thing to read: --kinesis, --log, or --brokers and --topic; a stream has no --group")
 	case o.acceptGap != (o.reason != ""):
 		return usagef("--accept-gap gives records up: say why with --reason, and give --reason with nothing else")

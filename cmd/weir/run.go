@@ -102,7 +102,7 @@ func (o runOptions) check() error {
 		return usagef("--once-n ends the run and --until-n keeps it open: give one of them")
 	case o.kinesis == "" && o.log == "" && (o.brokers == "" || o.topic == ""):
 		return usagef("say what to read: --brokers and --topic, --kinesis, or --log")
-	case o.log != "" && (o.brokers != "" || o.topic != ""):
+	case o.log != "" && o.topic != "":
 		return usagef("give either --log, or --brokers and --topic, not both")
 	case o.partitions < 1:
 		return usagef("--partitions must be at least 1, not %d", o.partitions)
