@@ -10,14 +10,16 @@ import (
 	"github.com/weirstream/weir/partitions"
 )
 
-// Orders about entries of the quarantine: their records are read from the journal and given to the machines, one by one in the order of (partition,
-// position), before anything of the log is read. An entry that was replayed or dropped before, or is no record that waits for a choice, is left out.
+// Orders about entries of the quarantine: their records are read from the journal and given to the machines, before anything of the log is read. Each
+// order meets what those before it left: orders whose entries come after one another are stepped in one reading of the quarantine, in the order of
+// (partition, position), and one that goes back to an entry before that begins another reading.
 
 // asideOrder is an order about entries, and what has become of them.
 type asideOrder struct {
 	control.Intervention
-	// left are entries that stand there no more, outcomes those that were decided about.
-	left     int
+	// open are entries that were not met yet, left how many there are that nothing was decided about, by why; outcomes those that were decided about.
+	open     int
+	left     map[string]int
 	outcomes map[string]int
 }
 
@@ -27,50 +29,71 @@ type entryOf struct {
 	number    int64
 }
 
-// applyAside steps the orders about the quarantine into the machines.
-func (in *incarnation) applyAside(orders []control.Intervention) error {
-	if len(orders) == 0 {
+// asideRound is a reading of the quarantine for orders one after the other. stand is where the entries stand now.
+type asideRound struct {
+	in     *incarnation
+	stand  *partitions.Asides
+	orders []*asideOrder
+	of     map[entryOf]*asideOrder
+	last   map[int32]int64
+}
+
+// add takes an order into the round. It is false when the order goes back to before an entry that the round has.
+func (r *asideRound) add(i control.Intervention) bool {
+	if last, has := r.last[i.Partition]; has && i.Entries[0] <= last {
+		return false
+	}
+	o := &asideOrder{Intervention: i, open: len(i.Entries), left: map[string]int{}, outcomes: map[string]int{}}
+	for _, n := range i.Entries {
+		r.of[entryOf{i.Partition, n}] = o
+	}
+	r.orders, r.last[i.Partition] = append(r.orders, o), i.Entries[len(i.Entries)-1]
+	return true
+}
+
+// step steps the orders of the round into the machines, and empties it.
+func (r *asideRound) step() error {
+	if len(r.orders) == 0 {
 		return nil
 	}
-	all := make([]*asideOrder, 0, len(orders))
-	of := map[entryOf]*asideOrder{}
-	for _, i := range orders {
-		m := in.machines[i.Partition]
-		if m == nil || m.Finished() {
-			_, in.outcomes[i.ID] = orderOf(i, m)
-			continue
-		}
-		o := &asideOrder{Intervention: i, left: len(i.Entries), outcomes: map[string]int{}}
-		all = append(all, o)
-		for _, n := range i.Entries {
-			if e := (entryOf{i.Partition, n}); of[e] == nil {
-				of[e] = o // the first one that asks for it
-			}
+	in := r.in
+	if r.stand == nil {
+		r.stand = &partitions.Asides{}
+		if err := in.cfg.Journal.Decisions(in.ctx, in.cfg.RunID, func(d partitions.Decision) error { r.stand.Add(d); return nil }); err != nil {
+			return err
 		}
 	}
-	var stand partitions.Asides
-	err := in.cfg.Journal.Decisions(in.ctx, in.cfg.RunID, func(d partitions.Decision) error { stand.Add(d); return nil })
-	if err != nil {
-		return err
-	}
-	err = in.cfg.Journal.Quarantine(in.ctx, in.cfg.RunID, func(q partitions.Quarantined) error {
-		o := of[entryOf{q.Partition, q.Number}]
-		if o == nil || !partitions.Replayable(q.Reason) || stand.Of(q.Partition, q.Number).State != partitions.AsideStands {
-			return nil
+	err := in.cfg.Journal.Quarantine(in.ctx, in.cfg.RunID, func(q partitions.Quarantined) error {
+		if o := r.of[entryOf{q.Partition, q.Number}]; o != nil {
+			return r.entry(o, q)
 		}
-		return in.stepAside(o, q)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, o := range all {
+	for _, o := range r.orders {
 		in.outcomes[o.ID] = o.settled(in.state.Epoch + 1)
 	}
+	r.orders = nil
+	clear(r.of)
+	clear(r.last)
 	return nil
 }
 
-// stepAside decides about one entry.
-func (in *incarnation) stepAside(o *asideOrder, q partitions.Quarantined) error {
+// entry decides about one entry, if it still waits for a choice.
+func (r *asideRound) entry(o *asideOrder, q partitions.Quarantined) error {
+	in := r.in
+	o.open--
+	state := r.stand.Of(q.Partition, q.Number).State
+	switch {
+	case !partitions.Replayable(q.Reason):
+		o.left["nothing to decide about ("+q.Reason+")"]++
+		return nil
+	case state != partitions.AsideStands:
+		o.left[string(state)+" before"]++
+		return nil
+	}
 	var ev partitions.Event = partitions.Reinstate{Entry: q, Why: reasonOf(o.Intervention)}
 	if o.Kind == control.DropAside {
 		ev = partitions.Discard{Entry: q, Why: reasonOf(o.Intervention)}
@@ -82,8 +105,8 @@ func (in *incarnation) stepAside(o *asideOrder, q partitions.Quarantined) error 
 	}
 	in.begun[q.Partition] = eff
 	for _, d := range eff.Decisions[decided:] {
+		r.stand.Add(d)
 		if a, ok := d.Aside(); ok {
-			o.left--
 			o.outcomes[a.Outcome]++
 		}
 	}
@@ -92,16 +115,25 @@ func (in *incarnation) stepAside(o *asideOrder, q partitions.Quarantined) error 
 
 // settled says what became of the order as a whole.
 func (o *asideOrder) settled(epoch uint64) settlement {
+	if o.open > 0 {
+		o.left["not in the quarantine"] = o.open
+	}
+	left := tally(o.left, "%[2]d %[1]s")
 	if len(o.outcomes) == 0 {
-		return dismissed("none of these %d entries of partition %d is set aside any more, or can be decided about", len(o.Entries), o.Partition)
+		return dismissed("of these entries of partition %d, %s", o.Partition, left)
 	}
-	var parts []string
-	for _, outcome := range slices.Sorted(maps.Keys(o.outcomes)) {
-		parts = append(parts, fmt.Sprintf("%s %d", outcome, o.outcomes[outcome]))
-	}
-	note := strings.Join(parts, ", ")
-	if o.left > 0 {
-		note += fmt.Sprintf("; %d entries were decided about before, or cannot be", o.left)
+	note := tally(o.outcomes, "%s %d")
+	if left != "" {
+		note += "; " + left
 	}
 	return settlement{outcome: control.Applied, epoch: epoch, note: note[:min(len(note), control.MaxInterventionText)]}
+}
+
+// tally writes numbers by name, in the order of the names.
+func tally(numbers map[string]int, format string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(numbers)) {
+		parts = append(parts, fmt.Sprintf(format, name, numbers[name]))
+	}
+	return strings.Join(parts, ", ")
 }

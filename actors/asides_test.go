@@ -92,16 +92,16 @@ func TestEntriesAreReplayedAndDropped(t *testing.T) {
 		}
 		first := r.ask(aside(control.ReplayAside, 0, 1, 7))
 		<-time.After(time.Minute)
-		if got := r.outcome(first.ID); got.Outcome != control.Applied || got.Epoch == 0 || got.Note != "CONSUMED 1, UNREADABLE 1; 1 entries were decided about before, or cannot be" {
+		if got := r.outcome(first.ID); got.Outcome != control.Applied || got.Epoch == 0 || got.Note != "CONSUMED 1, UNREADABLE 1; 1 not in the quarantine" {
 			t.Errorf("%+v", got)
 		}
 		again, drop := r.ask(aside(control.ReplayAside, 1)), r.ask(aside(control.DropAside, 0, 1))
 		other := r.ask(control.Intervention{Kind: control.ConfirmIdle})
 		<-time.After(time.Minute)
-		if got := r.outcome(again.ID); got.Outcome != control.Dismissed || !strings.Contains(got.Note, "none of these 1 entries") {
+		if got := r.outcome(again.ID); got.Outcome != control.Dismissed || got.Note != "of these entries of partition 0, 1 REPLAYED before" {
 			t.Errorf("%+v", got)
 		}
-		if got := r.outcome(drop.ID); got.Outcome != control.Applied || got.Note != "DROPPED 1; 1 entries were decided about before, or cannot be" || r.outcome(other.ID).Outcome != control.Applied {
+		if got := r.outcome(drop.ID); got.Outcome != control.Applied || got.Note != "DROPPED 1; 1 REPLAYED before" || r.outcome(other.ID).Outcome != control.Applied {
 			t.Errorf("%+v", got)
 		}
 		_, after := r.published()

@@ -21,8 +21,8 @@ import (
 //	    ▲      unchanged                                      done           │
 //	    └────────────────────────────────────────────────────────────────────┘
 //
-// When the intake has ended, the cut under way is awaited, then the last one is asked for: an open one at once, a FINISHED one after the
-// maximum event time of all partitions is known.
+// When the intake has ended, the cut under way is awaited, then the last one is asked for: an open one at once, a FINISHED one after what operators
+// have chosen stands (orders_end.go), and the maximum event time of all partitions is known.
 type coordinatorActor struct {
 	in    *incarnation
 	state control.RunState
@@ -36,6 +36,8 @@ type coordinatorActor struct {
 
 	ending, last bool
 	mode         endMode
+	// stood: what this incarnation was to take of operators' choices is cut. asked: the run actor knows that the last cut is due.
+	stood, asked bool
 }
 
 func newCoordinator(in *incarnation) *coordinatorActor {
@@ -64,6 +66,11 @@ func (a *coordinatorActor) Receive(_ *shell.Context, m toCoordinator) error {
 		return a.committed(m)
 	case intakeEnded:
 		a.ending, a.mode = true, m.mode
+		a.proceed()
+	case mayFinish:
+		if m.open {
+			a.mode = endAgain
+		}
 		a.proceed()
 	case through:
 		a.last = true
@@ -105,7 +112,7 @@ func (a *coordinatorActor) settled() {
 
 // proceed begins the last cut as soon as none is under way.
 func (a *coordinatorActor) proceed() {
-	if a.busy {
+	if a.busy || a.choicesFirst() {
 		return
 	}
 	a.busy = true

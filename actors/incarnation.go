@@ -100,9 +100,11 @@ type incarnation struct {
 	machines map[int32]*partitions.Machine
 	// begun are the effects of machines that Config.Begin has made: they belong to the first cut.
 	// So do those of what operators have chosen: orders, with their outcomes.
-	begun    map[int32]partitions.Effects
+	begun map[int32]partitions.Effects
+	// settled are those that need not be taken again.
 	orders   []control.Intervention
 	outcomes map[int64]settlement
+	settled  map[int64]settlement
 	source   sources.Reader
 	settling *settling
 
@@ -149,6 +151,9 @@ func (in *incarnation) restore() error {
 		return err
 	}
 	if err := in.openRun(); err != nil {
+		return err
+	}
+	if err := in.takePending(); err != nil {
 		return err
 	}
 	if err := in.restoreMachines(); err != nil {

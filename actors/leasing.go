@@ -99,7 +99,7 @@ func (s *supervisor) stepDown() {
 		s.end()
 	case leasing, waiting, halted:
 		s.quiet()
-	case saving, releasing:
+	case sweeping, saving, releasing:
 		s.close()
 	case idle, ending, over:
 	}
@@ -121,7 +121,7 @@ func (s *supervisor) leaseFailed(cause error) {
 		s.timer = after(s.pause(), s.e.run, toRun(retry{stamp{s.number()}}))
 	case releasing:
 		s.close()
-	case idle, ending, waiting, saving, over:
+	case idle, ending, waiting, sweeping, saving, over:
 		s.e.log.Warn("the lease actor failed", "cause", cause.Error())
 	}
 }

@@ -81,15 +81,19 @@ type (
 		err   error
 	}
 	// ordersDue asks for interventions, ordersRead are those that are pending, of those that are new which stand in the journal, and
-	// how the log stood if a gap is to be accepted.
+	// how the log stood if a gap is to be accepted. last: they are the last before a FINISHED cut, and of an incarnation.
 	ordersDue  struct{ stamp }
 	ordersRead struct {
 		stamp
+		last    bool
 		pending []control.Intervention
 		stand   map[int64]bool
 		log     *logSeen
 		err     error
 	}
+	// finishing says that the next cut would be FINISHED: is anything pending? ordersSwept says that what was left at the end of the run is settled.
+	finishing   struct{ stamp }
+	ordersSwept struct{ stamp }
 	// observeDue asks for a look at the log, observed is what was seen.
 	observeDue struct{ stamp }
 	observed   struct {
@@ -124,6 +128,8 @@ func (observeDue) forRun()     {}
 func (observed) forRun()       {}
 func (ordersDue) forRun()      {}
 func (ordersRead) forRun()     {}
+func (finishing) forRun()      {}
+func (ordersSwept) forRun()    {}
 func (interrupt) forRun()      {}
 func (kill) forRun()           {}
 func (leaseNews) forRun()      {}
@@ -308,6 +314,11 @@ type (
 		stamp
 		err error
 	}
+	// mayFinish is the answer to finishing: the last cut is FINISHED, or with open, an open one.
+	mayFinish struct {
+		stamp
+		open bool
+	}
 	// intakeEnded says that nothing more is handed out.
 	intakeEnded struct {
 		stamp
@@ -323,6 +334,7 @@ func (barrierSent) forCoordinator() {}
 func (aligned) forCoordinator()     {}
 func (through) forCoordinator()     {}
 func (commitDone) forCoordinator()  {}
+func (mayFinish) forCoordinator()   {}
 func (intakeEnded) forCoordinator() {}
 
 // guarded makes a behaviour drop what is not of its incarnation, and gives tests their failpoint.

@@ -19,7 +19,8 @@ import (
 // What operators ask for (Config.Interventions) is read every so often, apart from the data path, and takes effect between two incarnations: the
 // first ends in order, with a last cut; the next steps the choice into the restored machine before anything is read, and the decision that this
 // makes is committed with its first cut. A kill between any two steps leaves the choice pending and not in the journal, or in the journal: the
-// decision names the intervention, and whoever finds it pending looks there first.
+// decision names the intervention, and whoever finds it pending looks there first. What is pending when an incarnation begins is taken by it at once
+// (takePending), and nothing is left behind by the end of an input (orders_end.go).
 
 // ordersTimeout bounds a question for interventions, and the answer to one.
 const ordersTimeout = 10 * time.Second
@@ -32,6 +33,9 @@ type orders struct {
 	seen    map[int64]bool
 	taken   map[int64]control.Intervention
 	settled map[int64]settlement
+	// end is how far the question before a FINISHED cut has come; swept: what was left at the end of the run is settled.
+	end   endQuestion
+	swept bool
 }
 
 // settlement is what became of an intervention.
@@ -69,9 +73,12 @@ func (s *supervisor) askOrders() {
 	if s.phase == over || s.phase == releasing || s.gone {
 		return
 	}
+	s.readOrders(ordersRead{})
+}
+
+func (s *supervisor) readOrders(m ordersRead) {
 	seen, blocked := maps.Clone(s.orders.seen), maps.Clone(s.blocked)
 	s.e.background.Go(func() {
-		var m ordersRead
 		m.err = protect(func() (err error) {
 			ctx, cancel := context.WithTimeout(s.e.effects, ordersTimeout)
 			defer cancel()
@@ -106,16 +113,26 @@ func (e *engine) standing(ctx context.Context, all []control.Intervention) (map[
 }
 
 func (s *supervisor) ordersRead(m ordersRead) {
+	if m.last {
+		s.lastOrders(m)
+		return
+	}
 	s.orders.armed = false
 	s.watchOrders()
 	if m.err != nil {
 		s.e.log.Debug("interventions were not read", "run", s.e.cfg.RunID, "code", codeName(m.err), "cause", m.err.Error())
 		return
 	}
-	if s.phase != running && s.phase != halted {
-		return // at the next time
+	if s.phase != running && s.phase != halted || s.orders.end != endNotDue {
+		return // at the next time, or before the end
 	}
-	again := false
+	if s.considerAll(m) {
+		s.restart()
+	}
+}
+
+// considerAll settles what needs no incarnation, and says whether there is something for another one.
+func (s *supervisor) considerAll(m ordersRead) (again bool) {
 	for _, i := range m.pending {
 		o, took := s.consider(i, m.stand[i.ID], m.log)
 		again = again || took
@@ -123,9 +140,7 @@ func (s *supervisor) ordersRead(m ordersRead) {
 			s.settleOrder(i.ID, o)
 		}
 	}
-	if again {
-		s.restart()
-	}
+	return again
 }
 
 // consider says what becomes of an intervention: an outcome, or that the next incarnation takes it. Neither: it waits.
@@ -235,7 +250,7 @@ func (s *supervisor) settleOrder(id int64, o settlement) {
 	})
 }
 
-// applyOrders steps what operators have chosen into the restored machines.
+// applyOrders steps what operators have chosen into the restored machines, one after the other.
 func (in *incarnation) applyOrders() error {
 	if len(in.orders) == 0 {
 		return nil
@@ -244,30 +259,47 @@ func (in *incarnation) applyOrders() error {
 	if err != nil {
 		return err
 	}
-	var aside []control.Intervention
+	asides := asideRound{in: in, of: map[entryOf]*asideOrder{}, last: map[int32]int64{}}
+	takes := func(i control.Intervention) bool {
+		m := in.machines[i.Partition]
+		return (i.Kind == control.ReplayAside || i.Kind == control.DropAside) && m != nil && !m.Finished() && asides.add(i)
+	}
 	for _, i := range in.orders {
 		if stand[i.ID] {
 			in.outcomes[i.ID] = settlement{outcome: control.Applied, epoch: in.state.Epoch, note: "it stood in the journal already"}
 			continue
 		}
-		if i.Kind == control.ReplayAside || i.Kind == control.DropAside {
-			aside = append(aside, i)
+		if takes(i) {
 			continue
 		}
-		m := in.machines[i.Partition]
-		ev, no := orderOf(i, m)
-		if ev == nil {
-			in.outcomes[i.ID] = no
+		if err := asides.step(); err != nil {
+			return err
+		}
+		if takes(i) {
 			continue
 		}
-		eff := in.begun[i.Partition]
-		if err := m.Step(ev, &eff); err != nil {
-			return &orderError{i.ID, err}
+		if err := in.applyOrder(i); err != nil {
+			return err
 		}
-		in.begun[i.Partition] = eff
-		in.outcomes[i.ID] = settlement{outcome: control.Applied, epoch: in.state.Epoch + 1}
 	}
-	return in.applyAside(aside)
+	return asides.step()
+}
+
+// applyOrder steps a choice that is about no entries of the quarantine, or none that is read.
+func (in *incarnation) applyOrder(i control.Intervention) error {
+	m := in.machines[i.Partition]
+	ev, no := orderOf(i, m)
+	if ev == nil {
+		in.outcomes[i.ID] = no
+		return nil
+	}
+	eff := in.begun[i.Partition]
+	if err := m.Step(ev, &eff); err != nil {
+		return &orderError{i.ID, err}
+	}
+	in.begun[i.Partition] = eff
+	in.outcomes[i.ID] = settlement{outcome: control.Applied, epoch: in.state.Epoch + 1}
+	return nil
 }
 
 // orderError is a choice that a machine could not take.

@@ -37,7 +37,8 @@ import (
 //	releasing  -        -        over     -       -                  -                   -                        over
 //	over       -        -        -        -       -                  -                   -                        -
 //
-// A run whose recovery is blocked goes from ending to halted instead of waiting, and on only when an operator has chosen (recovery.go).
+// Between ending and saving a run that has come to its end in order settles what operators have asked for (sweeping, orders_end.go), which behaves as
+// saving does. A run whose recovery is blocked goes from ending to halted instead of waiting, and on only when an operator has chosen (recovery.go).
 //
 // The lease is taken once and kept over incarnations. When it is lost, the run is over in every phase: nothing more is written, an open
 // incarnation is ended without a last cut, and nothing is given back. Without Fencing, leasing and releasing are passed over; without a
@@ -54,6 +55,7 @@ const (
 	ending
 	waiting
 	halted
+	sweeping
 	saving
 	releasing
 	over
@@ -148,6 +150,8 @@ func (s *supervisor) Receive(c *shell.Context, m toRun) error {
 		s.askOrders()
 	case ordersRead:
 		s.ordersRead(m)
+	case ordersSwept:
+		s.ordersSwept()
 	case saveDue:
 		s.saveWhenDue()
 	case saveGraceOver:
@@ -175,6 +179,8 @@ func (s *supervisor) ofIncarnation(c *shell.Context, m toRun) {
 		s.partitionFault(m)
 	case observed:
 		s.observed(m)
+	case finishing:
+		s.finishing()
 	case quiet:
 		s.quiet()
 	case retry:
@@ -282,8 +288,9 @@ func (s *supervisor) incarnate() {
 	}
 	in := newIncarnation(s.e, s.number()+1)
 	in.blocked, in.orders, s.again = maps.Clone(s.blocked), s.ordersOf(), false
+	in.settled, s.orders.end = maps.Clone(s.orders.settled), endNotDue
 	in.blockedNow.Store(&in.blocked)
-	s.cur, s.phase, s.began = in, opening, time.Now()
+	s.cur, s.phase = in, opening
 	s.e.background.Go(func() {
 		err := protect(in.restore)
 		shell.Send(s.e.run, toRun(opened{in.stamp(), err}))
@@ -312,7 +319,8 @@ func (s *supervisor) opened(c *shell.Context, err error) {
 			s.fail(Failure{Incarnation: in.number, Actor: runName, Partition: -1, Cause: err})
 			return
 		}
-		s.phase = running
+		s.phase, s.began = running, time.Now()
+		s.ordersTaken()
 		s.ordersOpened()
 		s.watchLog()
 		s.e.log.Info("running", "run", s.e.cfg.RunID, "incarnation", in.number, "epoch", in.state.Epoch)
@@ -482,11 +490,12 @@ func (s *supervisor) interrupt() {
 		s.cur.cancel()
 	case running:
 		shell.Send(s.cur.reader, toReader(stopIntake{s.cur.stamp(), endInterrupt}))
+		s.endOpen()
 	case leasing, waiting, halted:
 		s.quiet()
 	case saving:
 		s.boundSave()
-	case idle, ending, releasing, over:
+	case idle, ending, sweeping, releasing, over:
 	}
 }
 
@@ -499,15 +508,15 @@ func (s *supervisor) kill() {
 		s.end()
 	case leasing, waiting, halted:
 		s.quiet()
-	case saving, releasing:
+	case sweeping, saving, releasing:
 		s.close()
 	case idle, ending, over:
 	}
 }
 
-// finish is the end of what the run does. What is left is the last checkpoint, and to give the lease back.
+// finish is the end of what the run does. What is left is to settle what was asked for, the last checkpoint, and to give the lease back.
 func (s *supervisor) finish() {
-	if s.saveAtEnd() {
+	if s.sweepOrders() || s.saveAtEnd() {
 		return
 	}
 	lease := s.e.lease.Load()

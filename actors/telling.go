@@ -14,7 +14,7 @@ type RunState string
 // The states, in the order of phase.
 const (
 	StateLeasing   RunState = "LEASING"          // asks for the lease, or stands by
-	StateOpening   RunState = "OPENING"          // restores the last cut and opens the source
+	StateOpening   RunState = "OPENING"          // restores the last cut, waits for sinks that are down, and opens the source
 	StateRunning   RunState = "RUNNING"          // reads and processes
 	StateEnding    RunState = "ENDING"           // stops an incarnation
 	StateBackoff   RunState = "BACKOFF"          // waits before the next incarnation
@@ -26,7 +26,7 @@ const (
 
 var runStates = [...]RunState{
 	leasing: StateLeasing, opening: StateOpening, running: StateRunning, ending: StateEnding, waiting: StateBackoff, halted: StateBlocked,
-	saving: StateSaving, releasing: StateReleasing, over: StateOver,
+	sweeping: StateEnding, saving: StateSaving, releasing: StateReleasing, over: StateOver,
 }
 
 // StateChange tells of a new state.
