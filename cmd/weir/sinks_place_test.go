@@ -57,6 +57,35 @@ func TestOneFolderOfTwoSinks(t *testing.T) {
 	refused(t, dir, 3, []string{"LOG_INVALID"}, append(run, "--sink", "csv:link")...)
 }
 
+// TestSwappedFolders: a run whose folders of rows and late events were exchanged between two processes is refused with the place, and goes on when they are put
+// right; another flow under the same run id, on a new store, is refused too.
+func TestSwappedFolders(t *testing.T) {
+	t.Parallel()
+	dir, addr := fixtureDir(t), broker(t)
+	publishLog(t, dir, addr, "ticks", 1)
+	for _, folder := range []string{"x", "y"} {
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	folders := func(file, text, rows, late string) {
+		write(t, dir, file, text+"sinks: [{name: rows, type: jsonl, folder: "+rows+"}, {name: too-late, type: jsonl, folder: "+late+"}]\nlate: {sink: too-late}\n")
+	}
+	folders("right.yaml", string(fixture.Flow), "x", "y")
+	folders("swapped.yaml", string(fixture.Flow), "y", "x")
+	folders("other.yaml", strings.Replace(string(fixture.Flow), "lateness: ", "lateness: 1", 1), "x", "y")
+	args := func(file string, until ...string) []string {
+		a := append(runArgs(addr, "ticks", "r"), until...)
+		a[1] = file
+		return a
+	}
+	must(t, dir, args("right.yaml", "--until-n", "6")...)
+	refused(t, dir, 3, []string{"SINK_INVALID", filepath.Join("y", "r"), "another sequence", "late ", "rows ", "another folder"}, args("swapped.yaml", "--until-n", "12")...)
+	must(t, dir, args("right.yaml", "--once-n", "23")...)
+	fresh := append(args("other.yaml", "--once-n", "23"), "--store", "sqlite:fresh.db")
+	refused(t, dir, 3, []string{"SINK_INVALID", filepath.Join("x", "r"), "another sequence", "another id"}, fresh...)
+}
+
 // TestSecretsInAddresses: what may be a password is not shown, wherever it was written.
 func TestSecretsInAddresses(t *testing.T) {
 	t.Parallel()
