@@ -73,25 +73,33 @@ func (a *app) asideDecision(cmd *cobra.Command, c *asideChoice) *cobra.Command {
 	})
 }
 
-// decideAside leaves orders for the owner of a run, each about entries of one partition.
+// decideAside leaves orders for the owner of a run, or of each run of its partitions, each about entries of one partition.
 func (a *app) decideAside(ctx context.Context, store control.ControlStore, run string, c asideChoice) error {
-	state, err := runOf(ctx, store, run, c.partition)
+	runs, err := runsOf(ctx, store, run, c.partition)
 	if err != nil {
 		return err
 	}
-	run = state.Header.RunID
-	all, err := readAside(ctx, store, run, c.asideFilter)
-	if err != nil {
-		return err
+	if len(runs) == 1 {
+		run = runs[0].Header.RunID
 	}
-	orders, counts, left := c.orders(run, all)
-	for _, i := range orders {
-		if err := i.Validate(); err != nil {
+	var orders []control.Intervention
+	counts, left := map[string]int{}, 0
+	for _, state := range runs {
+		all, err := readAside(ctx, store, state.Header.RunID, c.asideFilter)
+		if err != nil {
 			return err
 		}
-		if err := control.CheckIntervene(i, state.Status, state.Header.Partitions); err != nil {
-			return err
+		some := c.orders(state.Header.RunID, all, counts, &left)
+		for _, i := range some {
+			err := i.Validate()
+			if err == nil {
+				err = control.CheckIntervene(i, state.Status, state.Header.Partitions)
+			}
+			if err != nil {
+				return err
+			}
 		}
+		orders = append(orders, some...)
 	}
 	if c.apply {
 		for n := range orders {
@@ -104,13 +112,12 @@ func (a *app) decideAside(ctx context.Context, store control.ControlStore, run s
 }
 
 // orders are the interventions for entries that wait for a choice. counts are those entries by reason, left all others.
-func (c *asideChoice) orders(run string, all []setAside) (orders []control.Intervention, counts map[string]int, left int) {
-	counts = map[string]int{}
+func (c *asideChoice) orders(run string, all []setAside, counts map[string]int, left *int) (orders []control.Intervention) {
 	byPartition := map[int32][]int64{}
 	for i := range all {
 		q := &all[i]
 		if !partitions.Replayable(q.Reason) || q.status.State != partitions.AsideStands {
-			left++
+			*left++
 			continue
 		}
 		counts[q.Reason]++
@@ -125,7 +132,7 @@ func (c *asideChoice) orders(run string, all []setAside) (orders []control.Inter
 			orders = append(orders, control.Intervention{RunID: run, Partition: p, Kind: c.kind, Entries: entries, Who: c.who, Why: why})
 		}
 	}
-	return orders, counts, left
+	return orders
 }
 
 func (a *app) showAsideChoice(ctx context.Context, store control.ControlStore, run string, c asideChoice, orders []control.Intervention, counts map[string]int, left int) error {
@@ -134,11 +141,15 @@ func (a *app) showAsideChoice(ctx context.Context, store control.ControlStore, r
 		total += n
 	}
 	if a.json {
+		reasons := map[string]any{}
+		for reason, n := range counts {
+			reasons[reason] = n
+		}
 		asked := make([]any, len(orders))
 		for i := range orders {
 			asked[i] = interventionDocument(orders[i])
 		}
-		return a.document(map[string]any{"run": run, "applied": c.apply, "entries": total, "reasons": counts, "left_out": left, "interventions": asked})
+		return a.document(map[string]any{"run": run, "applied": c.apply, "entries": total, "reasons": reasons, "left_out": left, "interventions": asked})
 	}
 	reasons := slices.Sorted(maps.Keys(counts))
 	a.table("reason\tentries", len(reasons), func(w io.Writer, i int) { fmt.Fprintf(w, "%s\t%d\n", cell(reasons[i]), counts[reasons[i]]) })
@@ -156,6 +167,25 @@ func (a *app) showAsideChoice(ctx context.Context, store control.ControlStore, r
 	case !c.apply:
 		a.printf("nothing was asked for: this is a dry run; with --apply and --reason these %d would be %s\n", total, done)
 		return nil
+	}
+	for len(orders) > 0 {
+		of := orders[:1]
+		for len(of) < len(orders) && orders[len(of)].RunID == of[0].RunID {
+			of = orders[:len(of)+1]
+		}
+		orders = orders[len(of):]
+		if err := a.showAsked(ctx, store, of, done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// showAsked tells who is to do what was asked for of one run.
+func (a *app) showAsked(ctx context.Context, store control.ControlStore, orders []control.Intervention, done string) error {
+	run, total := orders[0].RunID, 0
+	for _, i := range orders {
+		total += len(i.Entries)
 	}
 	owner, owned, err := store.LookupLease(ctx, control.StreamLease(run))
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/consumer"
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/record"
@@ -40,10 +43,12 @@ type asideFilter struct {
 	states    []string
 	entries   string
 	numbers   []int64
+	chosen    func() bool // --partition was given
 }
 
 func (f *asideFilter) add(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&f.partition, "partition", -1, "only records of this partition")
+	f.chosen = func() bool { return cmd.Flags().Changed("partition") }
 	cmd.Flags().StringSliceVar(&f.kinds, "kinds", nil, "only records set aside for these reasons, such as LATE, UNREADABLE, TOMBSTONE or DEAD_LETTER")
 	cmd.Flags().StringSliceVar(&f.states, "states", nil, "only records in these states: SET_ASIDE, REPLAYED, DROPPED")
 }
@@ -53,14 +58,26 @@ func (f *asideFilter) read() (err error) {
 	if _, err := record.ParsePosition(f.position); f.position != "" && err != nil {
 		return usagef("--position %q is not a position: it is a number, such as 1200", f.position)
 	}
+	if f.chosen() && (f.partition < 0 || f.partition > math.MaxInt32) {
+		return usagef("--partition %d is not the number of a partition; leave it out for all of them", f.partition)
+	}
 	if f.entries != "" && f.partition < 0 {
 		return usagef("--entries numbers what one partition has set aside: name it with --partition")
 	}
 	if f.numbers, err = entryNumbers(f.entries); err != nil {
 		return err
 	}
+	for _, k := range f.kinds {
+		if !slices.Contains(asideKinds, k) {
+			return usagef("--kinds %s: write %s", k, strings.Join(asideKinds, ", "))
+		}
+	}
 	return checkStates(f.states)
 }
+
+// asideKinds are the reasons for which records are set aside.
+var asideKinds = []string{partitions.ReasonUnreadable, partitions.ReasonTombstone, partitions.ReasonFuture, partitions.ReasonLate, partitions.ReasonAfterEnd, partitions.ReasonHeldOverflow,
+	partitions.ReasonRevised, partitions.ReasonRevisionMoved, partitions.ReasonRevisionLate, consumer.ReasonDeadLetter}
 
 func (f *asideFilter) has(q partitions.Quarantined) bool {
 	return (f.partition < 0 || int64(q.Partition) == f.partition) && (f.position == "" || q.Position.String() == f.position) &&
@@ -123,6 +140,26 @@ func readAside(ctx context.Context, store control.ControlStore, run string, f as
 	return out, err
 }
 
+// readAsides reads the records that a filter chooses, and the keys that wait, of a run or of all those of its partitions.
+func readAsides(ctx context.Context, store control.ControlStore, run string, f asideFilter) (all []setAside, held map[int32][]partitions.HeldKey, err error) {
+	runs, err := runsOf(ctx, store, run, f.partition)
+	held = map[int32][]partitions.HeldKey{}
+	for _, state := range runs {
+		some, err := readAside(ctx, store, state.Header.RunID, f)
+		if err != nil {
+			return nil, nil, err
+		}
+		keys, err := heldKeys(ctx, store, state.Header.RunID)
+		if err != nil {
+			return nil, nil, err
+		}
+		maps.DeleteFunc(keys, func(p int32, _ []partitions.HeldKey) bool { return f.partition >= 0 && int64(p) != f.partition })
+		all = append(all, some...)
+		maps.Copy(held, keys)
+	}
+	return all, held, err
+}
+
 // redrivenRun is before the keys of everything that was re-driven of a run. Names may be long and hold anything, so their hash stands for them.
 func redrivenRun(run string) string { return "redriven/" + shortHash(run) + "/" }
 
@@ -143,7 +180,7 @@ func (a *app) quarantineListCommand() *cobra.Command {
 		Use: "list RUN", Short: "List the records that a run set aside, by partition and position",
 		Long: "Lists what the run set aside with each committed epoch: records that cannot be read, late ones, tombstones, and the dead letters of a consumer\n" +
 			"that keeps them in its journal; and the keys that wait for one of them (hold_key). An entry is named by its partition and its number in it, and is\n" +
-			"SET_ASIDE until it was REPLAYED or DROPPED. A partition N of a run that is shared out by partitions is the run RUN/N.",
+			"SET_ASIDE until it was REPLAYED or DROPPED. Of a run that is shared out by partitions it lists all: partition N is the run RUN/N.",
 		Example: "  weir quarantine list ticks-1 --store sqlite:weir.db --kinds LATE,UNREADABLE", Args: cobra.ExactArgs(1),
 	}
 	f.add(cmd)
@@ -155,17 +192,13 @@ func (a *app) quarantineListCommand() *cobra.Command {
 		if err := f.read(); err != nil {
 			return err
 		}
-		all, err := readAside(ctx, store, args[0], f)
+		all, held, err := readAsides(ctx, store, args[0], f)
 		if err != nil {
 			return err
 		}
 		shown := all
 		if limit > 0 && len(all) > limit {
 			shown = all[:limit]
-		}
-		held, err := heldKeys(ctx, store, args[0])
-		if err != nil {
-			return err
 		}
 		if a.json {
 			rows := make([]any, len(shown))
@@ -232,19 +265,24 @@ func (a *app) quarantineShowCommand() *cobra.Command {
 		if _, err := record.ParsePosition(args[2]); err != nil {
 			return usagef("%q is not a position: it is a number, such as 1200", args[2])
 		}
-		all, err := readAside(ctx, store, args[0], asideFilter{partition: n, position: args[2]})
+		runs, err := runsOf(ctx, store, args[0], n)
+		if err != nil {
+			return err
+		}
+		run := runs[0].Header.RunID
+		all, err := readAside(ctx, store, run, asideFilter{partition: n, position: args[2]})
 		if err != nil {
 			return err
 		}
 		if len(all) == 0 {
-			return codes.New(codes.RequestInvalid, "run %q has set nothing aside at position %s of partition %d; `weir quarantine list` shows what there is", args[0], args[2], n)
+			return codes.New(codes.RequestInvalid, "run %q has set nothing aside at position %s of partition %d; `weir quarantine list` shows what there is", run, args[2], n)
 		}
 		rows := make([]any, len(all))
 		for i := range all {
 			rows[i] = all[i].document()
 		}
 		if a.json {
-			return a.document(map[string]any{"run": args[0], "records": rows})
+			return a.document(map[string]any{"run": run, "records": rows})
 		}
 		for i := range all {
 			a.showAside(&all[i])

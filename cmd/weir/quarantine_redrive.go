@@ -122,6 +122,11 @@ func (q *setAside) note(run string, o redriveOptions) (control.Publication, erro
 }
 
 func (a *app) redrive(ctx context.Context, store control.ControlStore, run string, o redriveOptions) error {
+	state, err := runOf(ctx, store, run, o.partition)
+	if err != nil {
+		return err
+	}
+	run = state.Header.RunID
 	all, err := readAside(ctx, store, run, o.asideFilter)
 	if err != nil {
 		return err

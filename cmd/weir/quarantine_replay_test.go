@@ -106,6 +106,9 @@ func quarantineReplay(t *testing.T, store string) {
 	if len(held) != 1 || held[0].(map[string]any)["key"] != "1" || held[0].(map[string]any)["waiting"] != 2.0 || held[0].(map[string]any)["blockers"] != 2.0 {
 		t.Errorf("held %v", held)
 	}
+	if other := parse(t, must(t, dir, on("quarantine list old --partition 1 --json")...)); len(other["held"].([]any)) != 0 {
+		t.Errorf("keys of another partition: %v", other["held"])
+	}
 	if out := must(t, dir, on("quarantine list old")...); !strings.Contains(out, "key that waits") || !strings.Contains(out, "SET_ASIDE") {
 		t.Errorf("%s", out)
 	}

@@ -122,6 +122,9 @@ func (a *app) recoverCommand() *cobra.Command {
 	f.StringVar(&c.to, "to", "", "with --accept-gap: the position to read on at")
 	f.BoolVar(&c.retry, "retry", false, "read again what is blocked")
 	return a.storeFlag(cmd, func(ctx context.Context, store control.ControlStore, args []string) error {
+		if f.Changed("partition") && c.partition < 0 {
+			return usagef("--partition %d is not the number of a partition", c.partition)
+		}
 		state, err := runOf(ctx, store, args[0], c.partition)
 		if err != nil {
 			return err
@@ -164,10 +167,34 @@ func runOf(ctx context.Context, store control.ControlStore, runID string, partit
 		return state, usagef("--partition %d is not the number of a partition", partition)
 	}
 	err = read(runID)
-	if codes.Has(err, codes.RunUnknown) && partition >= 0 && read(group.RunID(runID, int32(partition))) == nil {
-		err = nil
+	if !codes.Has(err, codes.RunUnknown) {
+		return state, err
+	}
+	if partition >= 0 && read(group.RunID(runID, int32(partition))) == nil {
+		return state, nil
+	}
+	if all, apart := readParts(ctx, store, runID); apart == nil {
+		var names []string
+		for _, s := range all.parts[:min(len(all.parts), 8)] {
+			names = append(names, s.Header.RunID)
+		}
+		err = codes.New(codes.RunUnknown, "run %q is shared out by partitions: name one of its %d runs (%s), or its partition with --partition", runID, len(all.parts), strings.Join(names, ", "))
 	}
 	return state, err
+}
+
+// runsOf are the committed states of a run, or of those of its partitions if it is shared out by them: of one partition, or of all with -1.
+func runsOf(ctx context.Context, store control.ControlStore, runID string, partition int64) ([]control.RunState, error) {
+	state, err := runOf(ctx, store, runID, partition)
+	if err == nil {
+		return []control.RunState{state}, nil
+	}
+	if partition < 0 && codes.Has(err, codes.RunUnknown) {
+		if all, apart := readParts(ctx, store, runID); apart == nil {
+			return all.parts, nil
+		}
+	}
+	return nil, err
 }
 
 // intervene shows what a choice means, and leaves it for the owner if it is to be applied.
