@@ -233,7 +233,7 @@ func (w *sweep) once(ctx context.Context) error {
 		}
 	}
 	if left > 0 {
-		w.e.log.Warn("operators' choices came too late for this process; the next one that runs it takes them", "run", w.e.cfg.RunID, "choices", left)
+		w.e.log.Warn("operators' choices were not taken by this process, and stay pending for the next one that runs it", "run", w.e.cfg.RunID, "choices", left)
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func TestWhatNoEndTakes(t *testing.T) {
 		if _, err := r.run(); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.outcome(gap.ID); got.Outcome != control.Pending || !strings.Contains(r.logged.String(), "the next one that runs it takes them") {
+		if got := r.outcome(gap.ID); got.Outcome != control.Pending || !strings.Contains(r.logged.String(), "stay pending for the next one that runs it") {
 			t.Errorf("%+v", got)
 		}
 		r.cfg.UntilRecords = 0
