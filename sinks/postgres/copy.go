@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"io"
 	"math"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -16,7 +17,10 @@ import (
 // rowReader gives rows in the binary form of COPY, piece by piece:
 //
 //	"PGCOPY\n\xff\r\n\0" │ flags 4 │ extension 4 │ for each row: fields 2 │ for each field: length 4, bytes │ −1 as 2
+//
+// The driver may go on reading for a moment after it has told that the connection is lost; stop ends that.
 type rowReader struct {
+	mu     sync.Mutex
 	run    string
 	width  int
 	rows   []sinks.Rows
@@ -32,12 +36,24 @@ const pieceBytes = 60 << 10
 
 var signature = []byte("PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00")
 
-func (r *rowReader) begin(to sinks.Target, rows []sinks.Rows) {
-	*r = rowReader{run: to.RunID, width: len(to.Outputs), rows: rows, number: rows[0].From, row: partitions.Row{Values: r.row.Values}, buf: append(r.buf[:0], signature...)}
+// newRowReader reads rows. buf is memory that nobody else uses, or nil.
+func newRowReader(to sinks.Target, rows []sinks.Rows, buf []byte) *rowReader {
+	return &rowReader{run: to.RunID, width: len(to.Outputs), rows: rows, number: rows[0].From, buf: append(buf[:0], signature...)}
+}
+
+// stop ends the reading and tells what was wrong with the rows. Their memory is not looked at any more.
+func (r *rowReader) stop() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.err
+	r.err, r.at = io.ErrClosedPipe, len(r.buf)
+	return err
 }
 
 // Read implements io.Reader.
 func (r *rowReader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.at == len(r.buf) {
 		if r.err != nil {
 			return 0, r.err

@@ -197,7 +197,7 @@ func (w *joinedWriter) within(ctx context.Context, conn *pgx.Conn, token control
 		return nil
 	}
 	theirs, rows := *w.writer, slices.Clone(w.pending)
-	theirs.conn = conn
+	theirs.conn, theirs.spare = conn, nil
 	parts, ends := endsOf(rows)
 	if theirs.to.Revised {
 		if err := theirs.makeStage(ctx); err != nil {

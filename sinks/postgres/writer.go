@@ -19,7 +19,8 @@ type writer struct {
 	// stored is what storage gave when the table was opened.
 	stored   string
 	progress *sinks.Progress
-	source   rowReader
+	// spare is memory for the next copying.
+	spare []byte
 }
 
 // Published implements sinks.Writer.
@@ -78,13 +79,17 @@ func (w *writer) write(ctx context.Context, rest []sinks.Rows) error {
 	if err := w.step(ctx, "locked"); err != nil {
 		return err
 	}
-	w.source.begin(w.to, rest)
-	if _, err := w.conn.PgConn().CopyFrom(ctx, &w.source, w.copy); err != nil {
-		if w.source.err != nil {
-			return w.source.err
-		}
+	source := newRowReader(w.to, rest, w.spare)
+	w.spare = nil
+	_, err := w.conn.PgConn().CopyFrom(ctx, source, w.copy)
+	wrong := source.stop()
+	switch {
+	case wrong != nil:
+		return wrong
+	case err != nil:
 		return w.fail(ctx, "copying rows", err)
 	}
+	w.spare = source.buf
 	if err := w.step(ctx, "copied"); err != nil || w.merge == "" {
 		return err
 	}
