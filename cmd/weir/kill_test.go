@@ -152,7 +152,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	addr := broker(t)
 	db := filepath.Join(dir, "k.db")
 	args := runArgs(addr, "drill", "k", "--once-n", fmt.Sprint(drillRecords), "--epoch", "1h", "--epoch-records", "10", "--fetch", "1", "--json",
-		"--ttl", "500ms", "--standby")
+		"--ttl", "1s", "--standby")
 	for range drillTimes - 1 {
 		publishLog(t, dir, addr, "drill", 1)
 		before := committed(t, db)

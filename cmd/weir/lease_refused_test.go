@@ -13,7 +13,7 @@ func TestRefusedOfAStaleOwner(t *testing.T) {
 	t.Parallel()
 	dir, addr := fixtureDir(t), broker(t)
 	publishLog(t, dir, addr, "ticks", 1)
-	args := runArgs(addr, "ticks", "r", "--epoch", "1h", "--epoch-records", "4", "--fetch", "4", "--ttl", "500ms", "--once-n", "23")
+	args := runArgs(addr, "ticks", "r", "--epoch", "1h", "--epoch-records", "4", "--fetch", "4", "--ttl", "1s", "--once-n", "23")
 	first := startWith(t, dir, failpointsEnv+"=before_commit@2=stop", args...)
 	first.await(t, filepath.Join(dir, "r.db"), 1)
 	must(t, dir, append(args, "--standby")...)

@@ -23,7 +23,7 @@ func TestSinkInTheJournal(t *testing.T) {
 	write(t, dir, "flow.yaml", strings.Replace(string(fixture.Flow), `select: {field: instrument, equals: "1"}`, "", 1)+
 		`sinks: [{name: table, type: postgres, database: "file:db.url", table: results, create: true}]`+"\n")
 	process := func(id, faults string, until ...string) int {
-		cmd := command(t, dir, append([]string{"run", "flow.yaml", "--log", "arrivals.log", "--run-id", id, "--store", db.Super, "--epoch", "1h", "--ttl", "500ms", "--standby"}, until...)...)
+		cmd := command(t, dir, append([]string{"run", "flow.yaml", "--log", "arrivals.log", "--run-id", id, "--store", db.Super, "--epoch", "1h", "--ttl", "1s", "--standby"}, until...)...)
 		cmd.Env = append(cmd.Env, failpointsEnv+"="+faults)
 		out, err := cmd.CombinedOutput()
 		code := cmd.ProcessState.ExitCode()

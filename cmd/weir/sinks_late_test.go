@@ -41,7 +41,7 @@ func TestLateSink(t *testing.T) {
 		write(t, dir, name+".yaml", string(fixture.Flow)+"sinks: [{name: rows, type: jsonl, folder: lines}, {name: too-late, "+sink+"}]\nlate: {sink: too-late}\n")
 	}
 	process := func(flowName, id, faults string, until ...string) int {
-		args := append(runArgs(addr, "ticks", id, "--epoch", "1h", "--ttl", "500ms", "--standby"), until...)
+		args := append(runArgs(addr, "ticks", id, "--epoch", "1h", "--ttl", "1s", "--standby"), until...)
 		args[1] = flowName + ".yaml"
 		cmd := command(t, dir, args...)
 		cmd.Env = append(cmd.Env, failpointsEnv+"="+faults)

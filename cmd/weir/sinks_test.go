@@ -21,7 +21,7 @@ import (
 
 // sinkArgs run a flow into every kind of sink.
 func sinkArgs(addr, id string, more ...string) []string {
-	args := append(runArgs(addr, "ticks", id, "--epoch", "1h", "--ttl", "500ms", "--standby",
+	args := append(runArgs(addr, "ticks", id, "--epoch", "1h", "--ttl", "1s", "--standby",
 		"--sink", "jsonl:lines", "--sink", "csv:tables", "--sink", "kafka:results", "--sink", "kafka-idempotent:copies", "--sink", "postgres:results",
 		"--sink-db", "env:RESULTS", "--sink-create"), more...)
 	args[1] = "all.yaml"
@@ -52,7 +52,9 @@ func TestSinksOfAKilledRun(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		code := cmd.ProcessState.ExitCode()
 		if err != nil && code != -1 {
-			t.Fatalf("%s: exit %d\n%s", id, code, out)
+			if !ended(code, out) {
+				t.Fatalf("%s: exit %d\n%s", id, code, out)
+			}
 		}
 		return code
 	}
@@ -62,7 +64,7 @@ func TestSinksOfAKilledRun(t *testing.T) {
 		t.Fatalf("the flow gives %d rows only", len(want))
 	}
 	twice := map[string]bool{"before_commit": false, "store:begin": true, "store:commit": true, "after_commit": false}
-	runs := map[string]bool{"whole": false}
+	runs, beside := map[string]bool{"whole": false}, map[string]bool{}
 	for point, copies := range twice {
 		id := strings.ReplaceAll(point, ":", "-")
 		runs[id] = copies
@@ -71,7 +73,7 @@ func TestSinksOfAKilledRun(t *testing.T) {
 				t.Errorf("%s, %v: exit %d, where a kill was planned", point, until, code)
 			}
 			if point != "after_commit" || until[1] != "23" { // of which nothing is left to do
-				process(id, "", until...)
+				beside[id] = process(id, "", until...) == 3
 			}
 		}
 	}
@@ -86,7 +88,7 @@ func TestSinksOfAKilledRun(t *testing.T) {
 		if got := results[id]; !slices.Equal(sorted(got), want) {
 			t.Errorf("%s: the topic holds\n%v\nwant\n%v", id, got, want)
 		}
-		if got := slices.Compact(sorted(copies[id])); !slices.Equal(got, want) || len(copies[id]) > 2*len(want) || twice != (len(copies[id]) > len(want)) {
+		if got := slices.Compact(sorted(copies[id])); !slices.Equal(got, want) || len(copies[id]) > 2*len(want) || !beside[id] && twice != (len(copies[id]) > len(want)) {
 			t.Errorf("%s: the topic of copies holds %d rows, of which\n%v\nwant\n%v", id, len(copies[id]), got, want)
 		}
 		if n := csvRows(t, dir, id); n != len(want) {
@@ -96,6 +98,12 @@ func TestSinksOfAKilledRun(t *testing.T) {
 			t.Errorf("%s: files of Parquet hold\n%v\nwant\n%v", id, got, want)
 		}
 	}
+}
+
+// ended says that a run was over already when it was started again: a step of the store that kills is one of any write, and that of a renewal may be passed
+// while the last commit comes to its end beside it.
+func ended(code int, out []byte) bool {
+	return code == 3 && bytes.Contains(out, []byte("RUN_FINISHED"))
 }
 
 func sorted(rows []string) []string {
