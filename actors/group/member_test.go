@@ -17,10 +17,11 @@ import (
 	"github.com/weirstream/weir/control/controltest"
 )
 
-// settle waits until everything that was written is committed.
+// settle waits until everything that was written is committed, and whoever is told of it has been.
 func (w *world) settle(within time.Duration) {
 	w.t.Helper()
 	for end := time.Now().Add(within); ; {
+		synctest.Wait() // what else is due now is done
 		done := true
 		for p := range w.parts {
 			done = done && w.next(p) == w.log.End(p)
@@ -134,6 +135,7 @@ func TestAMove(t *testing.T) {
 		if w.next(1) != w.log.End(1) && time.Since(began) > time.Second {
 			t.Errorf("drained after %v up to %s", time.Since(began), w.next(1))
 		}
+		w.append(rng, 20) // a may have read all of what there was while it drained: these only b can commit
 		w.give(b, 1)
 		w.settle(time.Minute)
 		if took := time.Since(began); took > time.Second {
