@@ -14,35 +14,33 @@ import (
 
 // Somebody who waits for the draining is told of the last handler's end, although the reader waits for the same until it notices that it is to stop.
 func TestTheLastHandlerIsNotMissed(t *testing.T) {
-	t.Parallel()
-	world := newWorld(t, 1, true)
-	cfg := world.config(nil).withDefaults()
-	for range 50 {
-		w := newWorker(&cfg, "r", world.log, false)
-		w.base, w.end = context.WithCancelCause(t.Context())
-		w.addPart(0, control.RunState{})
-		w.parts[0].running = 1
-		ctx, cancel := context.WithCancel(w.base)
-		var reading sync.WaitGroup
-		reading.Go(func() { _ = w.readAll(ctx) })
-		taken := func() {
-			w.look()
-			for n := 0; n < 200 || len(w.changed) > 0; n++ {
-				runtime.Gosched() // it may have been handed the token, and not have run yet
+	bubble(t, func(t *testing.T) {
+		world := newWorld(t, 1, true)
+		cfg := world.config(nil).withDefaults()
+		for range 50 {
+			w := newWorker(&cfg, "r", world.log, false)
+			w.base, w.end = context.WithCancelCause(t.Context())
+			w.addPart(0, control.RunState{})
+			w.parts[0].running = 1
+			ctx, cancel := context.WithCancel(w.base)
+			var reading sync.WaitGroup
+			reading.Go(func() { _ = w.readAll(ctx) })
+			synctest.Wait() // the reader waits for something to change
+			w.mu.Lock()
+			w.look() // it has that now, and looks as soon as it gets the lock
+			for range 200 {
+				runtime.Gosched() // one that has not run by then notices its end first, and leaves the same behind
 			}
+			cancel()
+			w.look()
+			w.mu.Unlock()
+			reading.Wait()
+			if len(w.changed) != 1 {
+				t.Fatal("the reader has taken what was meant for the draining")
+			}
+			w.end(nil)
 		}
-		taken() // the reader waits for something to change, or is about to look again
-		w.mu.Lock()
-		taken() // it looks, as soon as it gets the lock
-		cancel()
-		w.look()
-		w.mu.Unlock()
-		reading.Wait()
-		if len(w.changed) != 1 {
-			t.Fatal("the reader has taken what was meant for the draining")
-		}
-		w.end(nil)
-	}
+	})
 }
 
 // A rewind while everything of a log with an end was read, and a copy still waits: the records are read again, and the run ends with all of them. It would

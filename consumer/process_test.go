@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 	if plan := os.Getenv(asConsumer); plan != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
+		fmt.Println("listening to signals")
 		err := beConsumer(ctx, plan)
 		switch {
 		case ctx.Err() != nil && errors.Is(err, context.Canceled): // told to stop while it started
@@ -171,10 +173,17 @@ func (k *kafkaWorld) process(t *testing.T, p processPlan, end syscall.Signal) sy
 	}
 	cmd, errs := exec.Command(self), &bytes.Buffer{}
 	cmd.Env, cmd.Stderr = append(os.Environ(), asConsumer+"="+string(text)), errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	if _, err := io.ReadAll(io.LimitReader(out, 1)); err != nil { // one that takes over may find everything committed
+		t.Error(err)
+	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = cmd.Wait() }()
 	k.store = p.open(t)
