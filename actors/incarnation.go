@@ -90,6 +90,8 @@ type incarnation struct {
 
 	header control.RunHeader
 	state  control.RunState
+	// origin names what the rows are computed from.
+	origin string
 	// partitions are those that are read; blocked are the others.
 	partitions []int32
 	blocked    map[int32]blockedAt
@@ -215,6 +217,7 @@ func (in *incarnation) openRun() error {
 	in.state, err = journal.OpenRun(in.ctx, in.header)
 	if err == nil {
 		in.inherited.CompareAndSwap(-1, recordsOf(in.state))
+		in.origin = originOf(info, in.state)
 	}
 	return err
 }

@@ -2,11 +2,14 @@ package actors
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/sinks"
+	"github.com/weirstream/weir/sources"
 )
 
 func validateSinks(p *sinks.Publisher, check func(bad bool, format string, args ...any)) {
@@ -32,13 +35,26 @@ func (in *incarnation) openSinks() error {
 	rows, entries := to, to
 	rows.Outputs, rows.Revised = sinks.OutputsOf(in.cfg.Plan), in.cfg.Plan.Revised
 	entries.Entries = true
-	rows.Sequence, entries.Sequence = sinks.SequenceOf(in.cfg.Plan, false), sinks.SequenceOf(in.cfg.Plan, true)
+	rows.Sequence, entries.Sequence = sinks.SequenceOf(in.cfg.Plan, false, in.origin), sinks.SequenceOf(in.cfg.Plan, true, in.origin)
 	var err error
 	in.publication, err = in.openPublisher(in.cfg.Publisher, rows, in.history, func(c partitions.Counts) int64 { return c.Outputs })
 	if err == nil {
 		in.late, err = in.openPublisher(in.cfg.Late, entries, in.lateHistory, func(c partitions.Counts) int64 { return c.Late })
 	}
 	return err
+}
+
+// originOf names what the rows of a run are computed from, for its sinks: a fresh store that meets what another has published does not take it for its own. What
+// a log holds that goes by its hash, and how it is dealt, says all. Of any other, rows also depend on where it began and on what was decided meanwhile, which
+// stands in the journal alone, so the run's beginning there belongs to it.
+func originOf(info sources.Info, state control.RunState) string {
+	switch {
+	case info.Hashed:
+		return fmt.Sprintf("%s in %d", info.ID, len(info.Partitions))
+	case !state.Created.IsZero():
+		return strings.TrimLeft(info.ID+" begun "+state.Created.UTC().Format("2006-01-02T15:04:05.000000Z"), " ")
+	}
+	return info.ID
 }
 
 // openPublisher opens sinks; stands is what of the counts of a partition its journal holds for them.

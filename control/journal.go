@@ -44,6 +44,8 @@ type RunState struct {
 	Watermark record.EventTime
 	// Fence is the highest token under which the run was opened or committed; 0 if never under a lease.
 	Fence FenceToken
+	// Created is when the run was made in this journal, and the same for ever; zero where a journal does not tell.
+	Created time.Time
 }
 
 // Commit is one epoch: positions, state and outputs of one consistent moment.

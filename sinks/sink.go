@@ -2,6 +2,7 @@ package sinks
 
 import (
 	"context"
+	"strings"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow"
@@ -110,12 +111,31 @@ type Target struct {
 	Revised bool
 }
 
-// SequenceOf names the sequence of the rows of a plan, or of its late entries: two plans that may give other rows have other names.
-func SequenceOf(p *flow.Plan, entries bool) string {
+// originMark stands between what a sequence is computed by and what it is computed from.
+const originMark = " of "
+
+// SequenceOf names the sequence of the rows of a plan over an input, or of its late entries: plans and inputs that may give other rows have other names.
+// origin names the input, "" where it has no name.
+func SequenceOf(p *flow.Plan, entries bool, origin string) string {
+	name := "rows " + p.Fingerprint
 	if entries {
-		return "late " + p.Fingerprint
+		name = "late " + p.Fingerprint
 	}
-	return "rows " + p.Fingerprint
+	if origin != "" {
+		name += originMark + origin
+	}
+	return name
+}
+
+// FormerSequence is the name that a sequence had in releases that did not name the input; a target that has kept that one goes on.
+func FormerSequence(sequence string) string {
+	former, _, _ := strings.Cut(sequence, originMark)
+	return former
+}
+
+// SameSequence says whether a target that has kept one sequence, or "", takes another, or "".
+func SameSequence(kept, ours string) bool {
+	return kept == "" || ours == "" || kept == ours || kept == FormerSequence(ours)
 }
 
 // OutputsOf are the names of a plan's outputs, for a Target.

@@ -18,6 +18,8 @@ type Info struct {
 	Partitions []int32
 	// Bounded is true when the log has an end.
 	Bounded bool
+	// Hashed is true when ID is a hash of all that the log holds: two logs with one ID give the same records.
+	Hashed bool
 }
 
 // Source opens a partitioned log.

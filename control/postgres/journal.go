@@ -58,7 +58,7 @@ func scanCut(row pgx.Row) (r cutRow, err error) {
 
 // state of a run under the header that stands.
 func (r *journalRow) state(h control.RunHeader, cuts []cutRow) control.RunState {
-	state := control.RunState{Header: h, Status: r.info.Status, Epoch: r.info.Epoch, Watermark: r.info.Watermark, Fence: r.fence, Cuts: map[int32]partitions.Cut{}}
+	state := control.RunState{Header: h, Status: r.info.Status, Epoch: r.info.Epoch, Watermark: r.info.Watermark, Fence: r.fence, Created: r.info.Created, Cuts: map[int32]partitions.Cut{}}
 	for i := range cuts {
 		if cuts[i].epoch > 0 {
 			state.Cuts[cuts[i].cut.Partition] = cuts[i].cut

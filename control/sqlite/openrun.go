@@ -135,7 +135,8 @@ func (r *runRow) header(cuts []cutRow) control.RunHeader {
 
 // state of a run under the header that stands.
 func (r *runRow) state(h control.RunHeader, cuts []cutRow) control.RunState {
-	state := control.RunState{Header: h, Status: control.RunStatus(r.status), Epoch: uint64(r.epoch), Watermark: record.EventTime(r.watermark), Fence: control.FenceToken(r.fence), Cuts: map[int32]partitions.Cut{}}
+	state := control.RunState{Header: h, Status: control.RunStatus(r.status), Epoch: uint64(r.epoch), Watermark: record.EventTime(r.watermark), Fence: control.FenceToken(r.fence), Created: time.Unix(0, r.created),
+		Cuts: map[int32]partitions.Cut{}}
 	for i := range cuts {
 		if cuts[i].epoch > 0 {
 			cut, _ := cuts[i].cut() // cuts has checked that it can be decoded

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/internal/chclient"
+	"github.com/weirstream/weir/sinks"
 )
 
 // unnamed says that the table of progress is one of a former release, without the column for the sequence.
@@ -132,7 +133,7 @@ func (w *writer) sameSequence(ctx context.Context) error {
 		switch found := row[0].(string); {
 		case w.to.Sequence == "":
 			w.sequence = found
-		case found != w.to.Sequence:
+		case !sinks.SameSequence(found, w.to.Sequence):
 			other = found
 		}
 		return nil
@@ -141,7 +142,7 @@ func (w *writer) sameSequence(ctx context.Context) error {
 		return w.fail(ctx, "comparing the sequence", err)
 	}
 	where := " DELETE WHERE run_id = " + chclient.Quote(w.to.RunID)
-	return codes.New(codes.SinkInvalid, "%s: the rows of run %q that stand there are of another sequence (%s) than these (%s), of another flow for example, and their numbers say nothing about each other: "+
+	return codes.New(codes.SinkInvalid, "%s: the rows of run %q that stand there are of another sequence (%s) than these (%s), of another flow, input or store, and their numbers say nothing about each other: "+
 		"name another table, or give the run another id; to give up what stands of it, stop it everywhere and run:\nALTER TABLE %s%s;\nALTER TABLE %s%s;",
 		w.s.name, w.to.RunID, other, w.to.Sequence, w.s.rows(), where, w.s.progress(), where)
 }

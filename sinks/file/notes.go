@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/sinks"
 )
 
 // pin compares the notes beside the files of a run with what is about to be published, and writes those that are missing. They last when it returns, so that
@@ -21,8 +22,8 @@ func (w *writer) pin(sequence string) error {
 		if err != nil {
 			return err
 		}
-		if have != sequence {
-			return codes.New(codes.SinkInvalid, "sink of files: the %s files in %s are of another sequence (%q) than those to come (%q), and the numbers of one say nothing about the other: "+
+		if !sinks.SameSequence(have, sequence) {
+			return codes.New(codes.SinkInvalid, "sink of files: the %s files in %s are of another sequence (%q) than those to come (%q), of another flow, input or store, and the numbers of one say nothing about the other: "+
 				"name another folder for this sink, or give the run another id", w.kind(), w.folder, have, sequence)
 		}
 	}

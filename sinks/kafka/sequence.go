@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/sinks"
 )
 
 // mostSequence bounds what is kept beside an offset, in bytes; a broker takes 4096 (offset.metadata.max.bytes) unless it is told otherwise.
@@ -22,9 +23,9 @@ func sequenceText(sequence string) string {
 // same refuses rows of another sequence than those that stand up to at: their numbers would be taken for those of this one.
 func (l *lane) same(at int64, kept string) error {
 	ours := sequenceText(l.w.to.Sequence)
-	if ours == "" || kept == "" || kept == ours {
+	if sinks.SameSequence(kept, ours) || kept == sequenceText(sinks.FormerSequence(l.w.to.Sequence)) {
 		return nil
 	}
-	return codes.New(codes.SinkInvalid, "sink topic %q: partition %d of run %q stands at row %d of another sequence (%q) than this one (%q): another flow, or late events where rows were, "+
+	return codes.New(codes.SinkInvalid, "sink topic %q: partition %d of run %q stands at row %d of another sequence (%q) than this one (%q): another flow, input or store, or late events where rows were, "+
 		"has published under the same run id; going on would leave rows out. Give the run another --run-id, or the sink another topic", l.w.s.cfg.Topic, l.partition, l.w.to.RunID, at, kept, ours)
 }

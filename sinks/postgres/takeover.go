@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/weirstream/weir/codes"
+	"github.com/weirstream/weir/sinks"
 )
 
 // progressColumns are those of the table of progress. The last one came later: a table without it gets it from whoever may give it one.
@@ -42,7 +43,8 @@ func (w *writer) takeOver(ctx context.Context) (map[int32]int64, error) {
 	var batch pgx.Batch
 	batch.Queue(`BEGIN`)
 	batch.Queue(`SELECT pg_advisory_xact_lock(hashtext('weir sink'), hashtext($1))`, w.s.schema+"."+w.s.base+"\n"+w.to.RunID)
-	batch.Queue(`SELECT coalesce(min(sequence), '') FROM `+w.s.progress+` WHERE run_id = $1 AND $2 <> '' AND sequence <> $2`, w.to.RunID, w.to.Sequence)
+	batch.Queue(`SELECT coalesce(min(sequence), '') FROM `+w.s.progress+` WHERE run_id = $1 AND $2 <> '' AND sequence NOT IN ($2, $3)`, w.to.RunID, w.to.Sequence,
+		sinks.FormerSequence(w.to.Sequence))
 	batch.Queue(`SELECT ` + w.storage())
 	batch.Queue(`INSERT INTO `+w.s.progress+` AS p (run_id, partition, rows_published, fence_token, sequence)
 		SELECT $1, n, CASE WHEN EXISTS (SELECT FROM `+w.s.progress+` k WHERE k.run_id = $1 AND k.partition = n) THEN 0 ELSE coalesce((`+w.afterLast("n")+`), 0) END, $3, nullif($4, '')
@@ -117,7 +119,7 @@ func (w *writer) takeBack() string {
 // another refuses a run that stands there as another sequence.
 func (w *writer) another(other string) error {
 	where := " WHERE run_id = '" + strings.ReplaceAll(w.to.RunID, "'", "''") + "'"
-	return codes.New(codes.SinkInvalid, "%s: the rows of run %q that stand there are of another sequence (%s) than these (%s), of another flow for example, and their numbers say nothing about each other: "+
+	return codes.New(codes.SinkInvalid, "%s: the rows of run %q that stand there are of another sequence (%s) than these (%s), of another flow, input or store, and their numbers say nothing about each other: "+
 		"name another table, or give the run another id; to give up what stands of it, stop it everywhere and run:\nDELETE FROM %s%s;\nDELETE FROM %s%s;",
 		w.s.name, w.to.RunID, other, w.to.Sequence, w.s.table, where, w.s.progress, where)
 }

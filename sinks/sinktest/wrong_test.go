@@ -71,7 +71,7 @@ func (s *memorySink) Open(ctx context.Context, target sinks.Target) (sinks.Write
 	if s.features.FencedByTarget && s.fault != "anybody opens" && target.Token < r.token {
 		return nil, codes.New(codes.StaleFence, "token %d, the target has seen %d", target.Token, r.token)
 	}
-	if s.fault != "keeps no sequence" && r.named != "" && target.Sequence != "" && r.named != target.Sequence {
+	if s.fault != "keeps no sequence" && !sinks.SameSequence(r.named, target.Sequence) {
 		return nil, codes.New(codes.SinkInvalid, "holds %s, which is not %s", r.named, target.Sequence)
 	}
 	if r.token = max(r.token, target.Token); r.named == "" || s.fault == "keeps the last sequence" {

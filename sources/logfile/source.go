@@ -77,7 +77,7 @@ func (s *Source) Info(ctx context.Context) (sources.Info, error) {
 	if err != nil {
 		return sources.Info{}, err
 	}
-	info := sources.Info{Name: s.path, ID: end.LogHash, Bounded: true}
+	info := sources.Info{Name: s.path, ID: end.LogHash, Bounded: true, Hashed: true}
 	if s.cfg.Partitions > 1 {
 		info.Name = fmt.Sprintf("%s (%d partitions)", s.path, s.cfg.Partitions)
 	}

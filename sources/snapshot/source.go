@@ -109,7 +109,7 @@ func (s *Source) Info(ctx context.Context) (sources.Info, error) {
 	if err != nil {
 		return sources.Info{}, err
 	}
-	return sources.Info{Name: s.cfg.Path, ID: c.hash, Partitions: []int32{0}, Bounded: true}, nil
+	return sources.Info{Name: s.cfg.Path, ID: c.hash, Partitions: []int32{0}, Bounded: true, Hashed: true}, nil
 }
 
 // check makes the first pass, once for a file that does not change.
