@@ -81,15 +81,16 @@ type (
 		err   error
 	}
 	// ordersDue asks for interventions, ordersRead are those that are pending, of those that are new which stand in the journal, and
-	// how the log stood if a gap is to be accepted. last: they are the last before a FINISHED cut, and of an incarnation.
+	// how the log stood if a gap is to be accepted. last: they are the last before a FINISHED cut, met: those at a gap at which the run ends
+	// otherwise; both of an incarnation.
 	ordersDue  struct{ stamp }
 	ordersRead struct {
 		stamp
-		last    bool
-		pending []control.Intervention
-		stand   map[int64]bool
-		log     *logSeen
-		err     error
+		last, met bool
+		pending   []control.Intervention
+		stand     map[int64]bool
+		log       *logSeen
+		err       error
 	}
 	// finishing says that the next cut would be FINISHED: is anything pending? ordersSwept says that what was left at the end of the run is settled.
 	finishing   struct{ stamp }

@@ -113,8 +113,12 @@ func (e *engine) standing(ctx context.Context, all []control.Intervention) (map[
 }
 
 func (s *supervisor) ordersRead(m ordersRead) {
-	if m.last {
+	switch {
+	case m.last:
 		s.lastOrders(m)
+		return
+	case m.met:
+		s.judgeMet(m)
 		return
 	}
 	s.orders.armed = false

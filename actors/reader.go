@@ -215,15 +215,7 @@ func (r *readerActor) polled(m polled) error {
 		return nil
 	case m.err != nil && !end:
 		m.Discard()
-		f, one := r.in.faulted(m.err)
-		if !one {
-			return m.err
-		}
-		if err := r.fault(f, m.err); err != nil {
-			return err
-		}
-		r.next()
-		return nil
+		return r.failed(m.err)
 	}
 	for i := range m.batches {
 		if err := r.take(&m.batches[i]); err != nil {

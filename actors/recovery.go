@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/weirstream/weir/actors/shell"
@@ -21,6 +22,9 @@ import (
 //
 // Nothing is asked of the source for what is blocked. The lease is kept, and renewed, so that no other process runs into the same wall, and what
 // is blocked goes on by an operator's choice alone (Config.Interventions). When the process ends, the cause is the end of the run.
+//
+// A run that does not stay ends with that cause. Before, what was read is committed, so that the gap begins where the partition stands, and what operators
+// have chosen about it is asked for: a gap that was accepted while nobody ran the run is passed over (metGap).
 
 // Block is why a run, or one partition of it, waits for an operator.
 type Block struct {
@@ -96,19 +100,42 @@ func (in *incarnation) stays() bool {
 	return in.cfg.StayBlocked && in.cfg.unbounded() && (!in.bounded || in.cfg.HandOn)
 }
 
-// faulted is what the source said about one partition, when the others can be read on.
+// faulted is what the source said about one partition, when the others can be read on, or operators may have chosen already how it goes on.
 func (in *incarnation) faulted(err error) (*sources.Fault, bool) {
 	var f *sources.Fault
-	if !in.stays() || !errors.As(err, &f) || !fatal(err) {
+	if !errors.As(err, &f) || !fatal(err) || !in.stays() && (in.cfg.Interventions == nil || !ofGap(err)) {
 		return nil, false
 	}
 	return f, true
 }
 
+// ofGap says whether a cause can be passed over: by accepting a gap.
+func ofGap(err error) bool {
+	return codes.Has(err, codes.OffsetLost) || codes.Has(err, codes.PoisonBatch)
+}
+
+// failed blocks the partition that the source cannot read, if that is what it says.
+func (r *readerActor) failed(err error) error {
+	f, one := r.in.faulted(err)
+	switch {
+	case !one || r.byID[f.Partition] == nil:
+		return err // what is not read cannot fail
+	case r.in.stays():
+		if err := r.fault(f, err); err != nil {
+			return err
+		}
+	default: // what was read is processed and committed; the run actor finds out how it goes on
+		r.exhausted, r.mode = true, endAgain
+		shell.Send(r.in.run, toRun(partitionFault{r.in.stamp(), f.Partition, err}))
+	}
+	r.next()
+	return nil
+}
+
 // fault stops reading one partition: what was handed out of it is processed and committed as ever.
 func (r *readerActor) fault(f *sources.Fault, err error) error {
 	l := r.byID[f.Partition]
-	if l == nil || l.blocked {
+	if l.blocked {
 		return err // it is not read, and cannot fail
 	}
 	for _, p := range l.aside {
@@ -151,6 +178,10 @@ func (s *supervisor) partitionFault(m partitionFault) {
 	s.blocked[m.partition] = blockedAt{place: readerName, cause: m.err, tries: 1, block: blockOf(m.partition, m.err)}
 	s.tellBlocked()
 	b := s.blocked[m.partition].block
+	if !s.cur.stays() {
+		s.again = true // until it is known what operators have chosen
+		return
+	}
 	args := []any{"run", s.e.cfg.RunID, "partition", m.partition, "need", b.Need, "code", b.Code(), "cause", m.err.Error(), "release", b.Release}
 	if b.Known {
 		args = append(args, "have", b.Have)
@@ -158,11 +189,45 @@ func (s *supervisor) partitionFault(m partitionFault) {
 	s.e.log.Error("a partition is blocked; the others go on", args...)
 }
 
+// metGap is the partition at whose gap a run stands that does not stay, with all that was read before it committed.
+func (s *supervisor) metGap() (p int32, met bool) {
+	for _, p := range slices.Sorted(maps.Keys(s.blocked)) {
+		if s.again && s.endsAt(s.blocked[p]) {
+			return p, true
+		}
+	}
+	return -1, false
+}
+
+// endsAt says whether a block is the end of the run unless operators have chosen otherwise.
+func (s *supervisor) endsAt(b blockedAt) bool {
+	return s.cur != nil && !s.cur.stays() && ofGap(b.cause)
+}
+
+// judgeMet goes on behind a gap that operators have accepted, and ends the run with its cause otherwise.
+func (s *supervisor) judgeMet(m ordersRead) {
+	p, met := s.metGap()
+	if m.inc != s.number() || s.phase != halted || !met {
+		return
+	}
+	if m.err != nil {
+		s.e.log.Warn("what operators have chosen cannot be read; the run ends", "run", s.e.cfg.RunID, "code", codeName(m.err), "cause", m.err.Error())
+	} else if s.considerAll(m) {
+		s.restart()
+		return
+	}
+	b := s.blocked[p]
+	s.failures = append(s.failures, Failure{Incarnation: s.number(), Actor: b.place, Partition: p, Position: b.block.Need, Cause: b.cause})
+	s.orderly = true
+	s.over(b.cause)
+	s.quiet()
+}
+
 // meetAgain forgets blocks before which records stand that were read and not committed, since the incarnation failed otherwise: the next one reads
-// them again, and then meets the same.
+// them again, and then meets the same. No incarnation begins at a block that ends the run.
 func (s *supervisor) meetAgain() {
 	maps.DeleteFunc(s.blocked, func(p int32, b blockedAt) bool {
-		short := b.block.Need.Cmp(s.state.Cuts[p].Next) > 0
+		short := b.block.Need.Cmp(s.state.Cuts[p].Next) > 0 || s.endsAt(b)
 		s.blockedChanged = s.blockedChanged || short
 		return short
 	})

@@ -426,13 +426,19 @@ func (s *supervisor) quiet() {
 		s.timer.Stop()
 	}
 	s.further()
-	s.meetAgain()
+	_, gap := s.metGap()
+	if !gap {
+		s.meetAgain()
+	}
 	s.settleStop()
 	switch {
 	case s.done && s.uncertain && !s.killed && !s.gone:
 		s.askBack()
 	case s.done:
 		s.finish()
+	case gap:
+		s.phase = halted
+		s.readOrders(ordersRead{stamp: s.cur.stamp(), met: true})
 	case s.stands() && s.leased():
 		s.phase = halted
 	default:
