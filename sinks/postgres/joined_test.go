@@ -39,7 +39,7 @@ func journal(t testing.TB, run string) *journalled {
 	t.Helper()
 	j := &journalled{db: pgtest.Database(t, migrated), run: run, hook: func(string) error { return nil }, leases: map[uint64]control.Lease{}}
 	var err error
-	j.s, err = store.Open(t.Context(), store.Config{URL: j.db.Runtime, TTL: 400 * time.Millisecond, Hook: func(step string) error {
+	j.s, err = store.Open(t.Context(), store.Config{URL: j.db.Runtime, TTL: time.Minute, Hook: func(step string) error {
 		j.mu.Lock()
 		hook := j.hook
 		j.mu.Unlock()
@@ -134,6 +134,7 @@ func TestAtomicWithJournal(t *testing.T) {
 				PlainText: true,
 				Sink:      func(hook func(string) error) sinks.Sink { return j.sink(t, hook) },
 				Seen:      func(t testing.TB, run string) []sinktest.Seen { return seen(t, j.db.Super, run) },
+				Stopped:   func(t testing.TB) { endStopped(t, j.db) },
 			},
 			Take: j.take, Commit: j.commit, Rows: j.rows,
 		}

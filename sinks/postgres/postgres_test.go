@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Run(m, pgtest.Config{})) }
 
 func sink(t testing.TB, url string, change func(*postgres.Config)) *postgres.Sink {
 	t.Helper()
-	cfg := postgres.Config{URL: url, Table: "results", Create: true, IdleTimeout: 200 * time.Millisecond, LockTimeout: 10 * time.Second}
+	cfg := postgres.Config{URL: url, Table: "results", Create: true, IdleTimeout: 30 * time.Second, LockTimeout: time.Minute}
 	if change != nil {
 		change(&cfg)
 	}
@@ -59,9 +59,48 @@ func TestSuite(t *testing.T) {
 			Sink: func(hook func(string) error) sinks.Sink {
 				return sink(t, db.Super, func(c *postgres.Config) { c.Hook = hook })
 			},
-			Seen: func(t testing.TB, run string) []sinktest.Seen { return seen(t, db.Super, run) },
+			Seen:    func(t testing.TB, run string) []sinktest.Seen { return seen(t, db.Super, run) },
+			Stopped: func(t testing.TB) { endStopped(t, db) },
 		}
 	})
+}
+
+// endStopped ends whoever stands still within a transaction, as the server does in the end, and returns when he is gone.
+func endStopped(t testing.TB, db pgtest.DB) {
+	t.Helper()
+	var left int
+	err := pgtest.Connect(t, db.Super).QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE NOT pg_terminate_backend(pid, 60000)) FROM pg_stat_activity
+		WHERE datname = current_database() AND state LIKE 'idle in transaction%'`).Scan(&left)
+	if err != nil || left > 0 {
+		t.Fatalf("%d who stand still are not ended: %v", left, err)
+	}
+}
+
+// TestStoppedOwner: an owner who stands still within a transaction is ended by the server after the idle time-out, and the next one, who waits for him, goes on. He stands
+// at the first moment at which he holds anything, so that nothing of his depends on that time-out before.
+func TestStoppedOwner(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Database(t, nil)
+	publish(t, open(t, sink(t, db.Super, nil), target("x")), rows(0, 0, 4))
+	next := target("x")
+	next.Token = 2
+	came := false
+	stopped := sink(t, db.Super, func(c *postgres.Config) {
+		c.IdleTimeout = 100 * time.Millisecond
+		c.Hook = func(step string) error {
+			if step == "taken over" {
+				came = true
+				publish(t, open(t, sink(t, db.Super, nil), next), rows(0, 0, 6))
+			}
+			return nil
+		}
+	})
+	if _, err := stopped.Open(t.Context(), target("x")); !came || !codes.Has(err, codes.SinkUnavailable) {
+		t.Errorf("the one who stood still: %v, want SINK_UNAVAILABLE", err)
+	}
+	if got := numbers(t, pgtest.Connect(t, db.Super), "r"); got != "0:0-5/6" {
+		t.Error(got)
+	}
 }
 
 // seen reads the table in the order of the rows on the disk, which is that of writing as long as nothing is deleted.

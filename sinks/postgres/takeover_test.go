@@ -26,7 +26,8 @@ func TestSequence(t *testing.T) {
 				Sink: func(hook func(string) error) sinks.Sink {
 					return sink(t, db.Super, func(c *postgres.Config) { c.Hook = hook })
 				},
-				Seen: func(t testing.TB, run string) []sinktest.Seen { return seen(t, db.Super, run) },
+				Seen:    func(t testing.TB, run string) []sinktest.Seen { return seen(t, db.Super, run) },
+				Stopped: func(t testing.TB) { endStopped(t, db) },
 			}
 		})
 	})
@@ -38,6 +39,7 @@ func TestSequence(t *testing.T) {
 				PlainText: true,
 				Sink:      func(hook func(string) error) sinks.Sink { return j.sink(t, hook) },
 				Seen:      func(t testing.TB, run string) []sinktest.Seen { return seen(t, j.db.Super, run) },
+				Stopped:   func(t testing.TB) { endStopped(t, j.db) },
 			}
 		})
 	})
@@ -207,6 +209,7 @@ func TestATableThatLostRowsUnderWriters(t *testing.T) {
 			if err := w.Publish(t.Context(), []sinks.Rows{rows(0, 10, 12)}); !codes.Has(err, codes.SinkUnavailable) {
 				t.Errorf("%v, want SINK_UNAVAILABLE", err)
 			}
+			_ = w.Close() // as whoever opens anew does
 			w = open(t, s, to)
 			if at := w.Published()[0]; at != 0 {
 				t.Errorf("%d rows stand, want none", at)

@@ -112,6 +112,7 @@ func atomicTakenOver(t testing.TB, a Atomic) {
 		var heir error
 		s := &steps{at: k, do: func(step string) error {
 			where = step
+			a.stopped(t)
 			heir = a.epoch(t, a.Take(t), a.agree(t, "taken over"), nil)
 			return nil
 		}}

@@ -26,6 +26,16 @@ type Place struct {
 	Outputs []string
 	// PlainText is for a target that takes no ids and keys with control characters or broken UTF-8.
 	PlainText bool
+	// Stopped is called while an owner stands between two steps, before another comes: a target that ends who stands still there for too long does it now, so that
+	// no check depends on how fast a machine is. That it does so by itself is for a test of the sink's own. nil is a target where nobody waits.
+	Stopped func(t testing.TB)
+}
+
+func (p Place) stopped(t testing.TB) {
+	t.Helper()
+	if p.Stopped != nil {
+		p.Stopped(t)
+	}
 }
 
 // Seen is a row as it is found in a target. Text is that of sinks.JSON.

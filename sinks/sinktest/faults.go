@@ -119,6 +119,7 @@ func owners(t testing.TB, p Place) {
 		came := false
 		s := &steps{at: k, do: func(step string) error {
 			where, came = step, true
+			p.stopped(t)
 			drive(t, p.Sink(nil), target(token+1, 0, 1), []sinks.Rows{p.batch(1, base, base+7), p.batch(0, base, base+4)})
 			return nil
 		}}

@@ -22,6 +22,7 @@ func RunSequence(t *testing.T, open func(t testing.TB) Place) {
 
 var sequences = []check{
 	{"Sequence", sequenceStays}, {"SequenceFirst", sequenceFirst}, {"SequenceKilled", sequenceKilled}, {"SequenceRaced", sequenceRaced},
+	{"SequenceOfAnInput", sequenceOfAnInput},
 }
 
 func sequenceTarget(token uint64, name string, parts ...int32) sinks.Target {
@@ -103,6 +104,24 @@ func sequenceFirst(t testing.TB, p Place) {
 	expect(t, p, "after the first", map[int32]int64{0: 3})
 }
 
+// sequenceOfAnInput: a sequence that names its input is refused over that of another, and goes on over the name that former releases gave it.
+func sequenceOfAnInput(t testing.TB, p Place) {
+	for step, name := range []string{"rows one of a", "rows one of a"} {
+		if err := publishAs(t, p.Sink(nil), sequenceTarget(uint64(step+1), name, 0), p.batch(0, 0, int64(step+1))); err != nil {
+			t.Fatalf("step %d: %v", step, err)
+		}
+	}
+	refuses(t, p, "of another input", sequenceTarget(3, "rows one of b", 0), "rows one of a")
+	expect(t, p, "of another input", map[int32]int64{0: 2})
+	for step, name := range []string{"rows one", "rows one of a", "rows one of a"} {
+		to := stepTarget(0, uint64(step+1), name)
+		if err := publishAs(t, p.Sink(nil), to, p.batch(0, 0, int64(step+1))); err != nil {
+			t.Fatalf("over a former release, step %d: %v", step, err)
+		}
+	}
+	refuses(t, p, "over a former release", stepTarget(0, 4, "rows two of a"), "rows one")
+}
+
 // sequenceSteps counts the steps of opening and publishing.
 func sequenceSteps(t testing.TB, p Place) int {
 	t.Helper()
@@ -154,6 +173,7 @@ func sequenceRaced(t testing.TB, p Place) {
 		var second error
 		s := &steps{at: k, do: func(step string) error {
 			where = step
+			p.stopped(t)
 			second = publishAs(t, p.Sink(nil), stepTarget(k, 2, "late two"), p.batch(1, 0, 3))
 			return nil
 		}}
