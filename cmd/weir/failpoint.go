@@ -69,12 +69,14 @@ type failpoints struct {
 	// told are the failpoints that are told and fail nothing.
 	told []string
 	out  io.Writer
-	// latest is the engine that has passed a failpoint of a commit last: what a write to the store is taken to belong to.
-	latest *passing
+	// engines are those of the process, by run.
+	engines map[string]*passing
 	// stopping: the process is about to stand still, and no write begins any more. writes are under way; moving tells of changes.
 	stopping bool
 	writes   int
 	moving   *sync.Cond
+	// alone is the engine whose commit is the only write under way, nil while there is none: every step of the store is one of that commit.
+	alone *passing
 }
 
 // passing is how far one engine of the process is, as far as the points that it has passed tell.
@@ -89,7 +91,7 @@ type passing struct {
 
 // readFailpoints reads the environment. It fails with ConfigInvalid.
 func readFailpoints(out io.Writer) (*failpoints, error) {
-	f := &failpoints{out: out, latest: &passing{}}
+	f := &failpoints{out: out, engines: map[string]*passing{}}
 	f.moving = sync.NewCond(&f.mu)
 	text := os.Getenv(failpointsEnv)
 	if text == "" {
@@ -142,12 +144,15 @@ func parseFault(entry string) (*fault, error) {
 	return nil, wrong("there is no failpoint of that name; there are %v, %v and %sSTEP", actors.Failpoints(), checkpointPoints, storePrefix)
 }
 
-// hooks are those of one engine.
-func (f *failpoints) hooks() actors.Hooks {
+// hooks are those of the engine of a run.
+func (f *failpoints) hooks(run string) actors.Hooks {
 	if len(f.faults) == 0 && len(f.told) == 0 {
 		return actors.Hooks{}
 	}
 	engine := &passing{}
+	f.mu.Lock()
+	f.engines[run] = engine
+	f.mu.Unlock()
 	return actors.Hooks{At: func(_ context.Context, p actors.Point) error {
 		epoch := f.note(engine, p)
 		if slices.Contains(f.told, string(p.Name)) {
@@ -164,9 +169,9 @@ func (f *failpoints) note(engine *passing, p actors.Point) uint64 {
 	defer f.mu.Unlock()
 	switch p.Name {
 	case actors.BeforeCommit:
-		engine.making, engine.committing, f.latest = p.Epoch, true, engine
+		engine.making, engine.committing = p.Epoch, true
 	case actors.AfterCommit, actors.AfterRestore:
-		engine.making, engine.committing, f.latest = p.Epoch+1, false, engine
+		engine.making, engine.committing = p.Epoch+1, false
 	}
 	if p.Name == actors.AfterRestore && !engine.resumed {
 		engine.base, engine.resumed = p.Epoch, true
@@ -185,8 +190,8 @@ func (f *failpoints) store() func(step string) error {
 	}
 	return func(step string) error {
 		f.mu.Lock()
-		engine, epoch := f.latest, uint64(0)
-		if engine.committing {
+		engine, epoch := f.alone, uint64(0)
+		if engine != nil && engine.committing {
 			epoch = engine.making
 		}
 		f.mu.Unlock()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/weirstream/weir/checkpoint"
@@ -75,22 +76,45 @@ func (j gatedJournal) OpenRun(ctx context.Context, h control.RunHeader) (control
 
 // Commit is control.Journal's.
 func (j gatedJournal) Commit(ctx context.Context, c control.Commit) error {
-	return j.gate.do(func() error { return j.Journal.Commit(ctx, c) })
+	return j.gate.f.commit(c.RunID, func() error { return j.Journal.Commit(ctx, c) })
 }
 
 // BeginRun is control.Beginner's.
 func (j gatedJournal) BeginRun(ctx context.Context, h control.RunHeader, c control.Commit) error {
-	return j.gate.do(func() error { return control.BeginRun(ctx, j.Journal, h, c) })
+	return j.gate.f.commit(c.RunID, func() error { return control.BeginRun(ctx, j.Journal, h, c) })
 }
 
 // enter begins a write, and leave ends it.
 func (f *failpoints) enter() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.stopping {
+	for f.stopping || f.alone != nil {
 		f.moving.Wait()
 	}
 	f.writes++
+}
+
+// commit does the write of an epoch. While a step of the store is planned, that is the only write: the renewal of the lease, say, passes the same steps, and
+// one that came while the rows of the epoch are published would be taken for its commit.
+func (f *failpoints) commit(run string, write func() error) error {
+	f.mu.Lock()
+	engine := f.engines[run]
+	if !slices.ContainsFunc(f.faults, func(one *fault) bool { return !one.fired && isStep(one.name) }) {
+		engine = nil
+	}
+	for f.stopping || f.alone != nil || engine != nil && f.writes > 0 {
+		f.moving.Wait()
+	}
+	f.writes++
+	f.alone = engine
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		f.alone = nil
+		f.mu.Unlock()
+		f.leave()
+	}()
+	return write()
 }
 
 func (f *failpoints) leave() {

@@ -104,7 +104,7 @@ func (a *app) handOver(ctx context.Context, b batchOptions) error {
 	bound := plan.MemoryBound(len(mark.Partitions))
 	a.notice("weir: %s: at most %d MiB of memory for the state and buffers of %d partitions\n", printable(b.snapshot), bound.Total>>20, len(mark.Partitions))
 	cfg := b.history(plan, mark)
-	cfg.Journal, cfg.Runs = drilled{store.Under(hold.Lease()), faults.hooks()}, store
+	cfg.Journal, cfg.Runs = drilled{store.Under(hold.Lease()), faults.hooks(o.run)}, store
 	cfg.OnCommit = func(epoch uint64, records int64) { a.log.Info("committed", "epoch", epoch, "records", records) }
 	r, err := handoff.FromHistory(work, cfg)
 	if err != nil {

@@ -150,7 +150,7 @@ func (a *app) shared(ctx context.Context, plan *flow.Plan, stream *kinesis.Strea
 				return shard, err
 			}
 			cfg := a.engineOf(p, o, stands)
-			cfg.Plan, cfg.Source, cfg.Journal, cfg.HandOn, cfg.Begin, cfg.Hooks = plan, shard.Source, store, shard.HandOn, shard.Begin, faults.hooks()
+			cfg.Plan, cfg.Source, cfg.Journal, cfg.HandOn, cfg.Begin, cfg.Hooks = plan, shard.Source, store, shard.HandOn, shard.Begin, faults.hooks(group.RunID(o.runID, p))
 			cfg.Fencing = &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease}
 			o.recovery(&cfg, store)
 			o.publish(&cfg)

@@ -198,7 +198,7 @@ func (a *app) whole(ctx context.Context, plan *flow.Plan, source sources.Source,
 	cfg := actors.Config{
 		Plan: plan, Source: source, Journal: store, RunID: o.runID, Group: o.group,
 		EpochEvery: o.epoch, EpochRecords: o.epochRecords, MaxRecords: o.onceN, UntilRecords: o.untilN, FetchSize: o.fetch,
-		Kill: a.kill, CommitOffsets: offsets, Logger: a.log, OnProgress: a.progress, Hooks: faults.hooks(),
+		Kill: a.kill, CommitOffsets: offsets, Logger: a.log, OnProgress: a.progress, Hooks: faults.hooks(o.runID),
 		Fencing: &actors.Fencing{Leases: t, Owner: drillOwner(), TTL: o.ttl, Standby: o.standby, OnLease: t.tell},
 	}
 	o.recovery(&cfg, store)

@@ -138,7 +138,7 @@ func (a *app) apart(ctx context.Context, plan *flow.Plan, source sources.Source,
 		Run: o.runID, Assigner: assigner, Kill: a.kill, Logger: a.log, OnChange: a.watch.partitions(a.tellPartition(), shown),
 		Engine: func(_ context.Context, p int32) (actors.Config, error) {
 			cfg := a.engineOf(p, o, stands)
-			cfg.Plan, cfg.Source, cfg.Journal, cfg.CommitOffsets, cfg.Hooks = plan, sources.Only(source, p), store, offsets, faults.hooks()
+			cfg.Plan, cfg.Source, cfg.Journal, cfg.CommitOffsets, cfg.Hooks = plan, sources.Only(source, p), store, offsets, faults.hooks(group.RunID(o.runID, p))
 			cfg.Fencing = &actors.Fencing{Leases: store, TTL: o.ttl, OnLease: a.tellLease}
 			keep(&cfg)
 			o.recovery(&cfg, store)
