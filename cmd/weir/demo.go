@@ -32,8 +32,16 @@ const (
 	demoEpoch, demoHeld = 8, 13
 	// demoReading gives the worker time to take what was published after its commit.
 	demoReading = 200 * time.Millisecond
-	demoTimeout = 30 * time.Second
+	// demoTTL is the life of a run's lease: how long the run of a dead worker waits, and how long a busy machine may keep a live one waiting.
+	demoTTL = "3s"
+	// demoTimeout only keeps a demo that hangs from hanging for ever.
+	demoTimeout = 3 * time.Minute
 )
+
+// within bounds a part of the demo.
+func (d *demo) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, demoTimeout, codes.New(codes.Internal, "the demo has not come to its end within %s", demoTimeout))
+}
 
 func (a *app) demoCommand() *cobra.Command {
 	kinesis := false
@@ -77,7 +85,7 @@ func (a *app) demo(ctx context.Context, kinesis bool) error {
 	if !a.json {
 		d.compared(report)
 	}
-	within, cancel := context.WithTimeout(ctx, demoTimeout)
+	within, cancel := d.within(ctx)
 	defer cancel()
 	path, err := d.batchPath(within)
 	if err != nil {
@@ -145,7 +153,7 @@ func (d *demo) next(format string, args ...any) {
 // stream is the stream mode with real processes: half of the log, a worker, SIGKILL, the other half, the same worker again.
 func (d *demo) stream(ctx context.Context, job parity.Job) (parity.Outcome, error) {
 	var out parity.Outcome
-	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
+	ctx, cancel := d.within(ctx)
 	defer cancel()
 	d.next("Batch has run over the events. For the other modes they arrive as they do in life: %d arrivals, with faults", job.Arrivals)
 	d.say("   injected (a duplicate, a delay, a missing event, a late revision, a pause, a burst, an outage of the source).")
@@ -279,7 +287,7 @@ func (d *demo) worker(ctx context.Context, job parity.Job) (*worker, error) {
 	w := &worker{done: make(chan error, 1)}
 	w.cmd = exec.CommandContext(ctx, self, append([]string{"run", filepath.Join(d.dir, "flow.yaml"),
 		"--run-id", demoRun, "--store", "sqlite:" + filepath.Join(d.dir, "demo.db"), "--once-n", fmt.Sprint(job.Arrivals),
-		"--epoch", "1h", "--epoch-records", fmt.Sprint(demoEpoch), "--fetch", "1", "--ttl", "1s", "--standby"}, d.log...)...)
+		"--epoch", "1h", "--epoch-records", fmt.Sprint(demoEpoch), "--fetch", "1", "--ttl", demoTTL, "--standby"}, d.log...)...)
 	w.cmd.Env = append(os.Environ(), d.env...)
 	w.cmd.Stdout, w.cmd.Stderr = &w.output, &w.output
 	if err := w.cmd.Start(); err != nil {

@@ -17,12 +17,8 @@ import (
 	"github.com/weirstream/weir/server"
 )
 
-const (
-	// demoEvents take a worker long enough to be killed in the middle.
-	demoEvents = 300_000
-	// demoTTL is the life of a run's lease: how long the run of a dead worker waits.
-	demoTTL = "1500ms"
-)
+// demoEvents take a worker long enough to be killed in the middle.
+var demoEvents int64 = 300_000
 
 // batchPath is the second half of the demo: a run is submitted, its worker killed, another one does it, and its result is there once.
 type batchPath struct {

@@ -161,35 +161,31 @@ func TestHandOverKilled(t *testing.T) {
 	log := arrivals(t, filepath.Join(dir, "arrivals.log"))
 	history, rows := historyAfter(t, dir, log, 20)
 	mark := markAfter(t, dir, addr, "ticks", log, 15)
-	stores := map[string]func(t *testing.T, run string) string{
-		"sqlite":   func(_ *testing.T, run string) string { return "sqlite:" + run + ".db" },
-		"postgres": func(t *testing.T, _ string) string { return chaosStores["postgres"](t) },
-	}
-	for kind, store := range stores {
+	for _, kind := range []string{"sqlite", "postgres"} {
 		for i, point := range []string{"before_commit@1", "store:commit@1", "after_commit@1", "store:commit@2", "after_commit@3"} {
 			run := fmt.Sprintf("%s-%d", kind, i)
 			t.Run(kind+"/"+point, func(t *testing.T) {
 				t.Parallel()
-				where := store(t, run)
-				args := handOverArgs(addr, "ticks", run, where, history, mark, "--commit-bytes", "1", "--fetch", "4", "--ttl", "500ms", "--standby", "--json")
-				cmd := command(t, dir, args...)
-				cmd.Env = append(cmd.Env, failpointsEnv+"="+point+"=kill")
-				out, err := cmd.CombinedOutput()
-				if err == nil || !strings.Contains(string(out), `"failpoint"`) || cmd.ProcessState.ExitCode() != -1 {
-					t.Fatalf("it was not killed (%v):\n%s", err, out)
+				where, line := "sqlite:"+run+".db", &succession{dir: dir}
+				if kind == "postgres" {
+					db := migrated(t)
+					where, line.super = db.Runtime, db.Super
 				}
+				args := handOverArgs(addr, "ticks", run, where, history, mark, "--commit-bytes", "1", "--fetch", "4", "--standby", "--json")
+				line.kill(t, point, args...)
 				if begun := strings.HasPrefix(point, "after") || strings.HasSuffix(point, "@2"); begun {
-					refused(t, dir, 6, []string{"HANDOVER_UNFINISHED", "--hand-over-to"}, streamArgs(addr, "ticks", run, where, rows+8, "--standby", "--ttl", "500ms")...)
+					stream := streamArgs(addr, "ticks", run, where, rows+8, "--standby")
+					line.run(t, "", stream...).refused(t, 6, []string{"HANDOVER_UNFINISHED", "--hand-over-to"}, stream...)
 					refused(t, dir, 6, []string{"HANDOVER_UNFINISHED"}, "handoff", "export", run, "--store", where)
 				} else {
 					// A run without its history would be taken for a new one.
 					refused(t, dir, 3, []string{"RUN_UNKNOWN"}, "journal", "show", run, "--store", where)
 				}
-				doc := parse(t, must(t, dir, args...))
+				doc := parse(t, line.next(t, "", args...).stdout)
 				if doc["kind"] != "BATCH" || doc["history"].(map[string]any)["records"] != float64(rows) {
 					t.Errorf("%v", doc)
 				}
-				result := parse(t, must(t, dir, streamArgs(addr, "ticks", run, where, rows+8)...))
+				result := parse(t, line.next(t, "", streamArgs(addr, "ticks", run, where, rows+8)...).stdout)
 				if result["values_hash"] != fixture.ValuesHash || result["consumed"] != 6.0 {
 					t.Errorf("%v", result)
 				}
@@ -208,13 +204,13 @@ func TestHandOverStopped(t *testing.T) {
 	log := arrivals(t, filepath.Join(dir, "arrivals.log"))
 	history, rows := historyAfter(t, dir, log, 20)
 	mark := markAfter(t, dir, addr, "ticks", log, 15)
-	args := handOverArgs(addr, "ticks", "s", "sqlite:s.db", history, mark, "--commit-bytes", "1", "--fetch", "4", "--ttl", "500ms")
-	first := startWith(t, dir, failpointsEnv+"=before_commit@2=stop", append(args, "--manifest", "first.json")...)
-	first.await(t, filepath.Join(dir, "s.db"), 4)
+	args := handOverArgs(addr, "ticks", "s", "sqlite:s.db", history, mark, "--commit-bytes", "1", "--fetch", "4", "--ttl", "3s")
+	first := startLogged(t, dir, "first", []string{failpointsEnv + "=before_commit@2=stop"}, append(args, "--manifest", "first.json")...)
+	first.await(t, "the stop", func() bool { return strings.Contains(first.said(t), `{"action":"stop"`) })
 	must(t, dir, append(args, "--manifest", "second.json", "--standby")...)
 	first.Process.Signal(syscall.SIGCONT)
-	if code := first.end(t); code != 7 || !strings.Contains(first.out.String(), "STREAM_FENCE_OBSOLETO") {
-		t.Errorf("exit %d:\n%s", code, first.out.String())
+	if code := first.end(t); code != 7 || !strings.Contains(first.said(t), "STREAM_FENCE_OBSOLETO") {
+		t.Errorf("exit %d:\n%s", code, first.said(t))
 	}
 	if !missing(filepath.Join(dir, "first.json")) {
 		t.Error("the first has left a manifest")

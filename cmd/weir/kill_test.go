@@ -99,7 +99,7 @@ func (p *process) end(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("the process does not end:\n%s", p.out.String())
 	}
 	if strings.Contains(p.out.String(), "goroutine ") {
@@ -111,7 +111,7 @@ func (p *process) end(t *testing.T) int {
 // await polls the journal of a run until so many records are committed.
 func (p *process) await(t *testing.T, path string, records int64) {
 	t.Helper()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -152,11 +152,12 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	addr := broker(t)
 	db := filepath.Join(dir, "k.db")
 	args := runArgs(addr, "drill", "k", "--once-n", fmt.Sprint(drillRecords), "--epoch", "1h", "--epoch-records", "10", "--fetch", "1", "--json",
-		"--ttl", "1s", "--standby")
+		"--ttl", successionTTL.String(), "--standby")
+	line := &succession{dir: dir}
 	for range drillTimes - 1 {
 		publishLog(t, dir, addr, "drill", 1)
 		before := committed(t, db)
-		p := start(t, dir, args...)
+		p := startWith(t, dir, line.ahead(), args...)
 		p.await(t, db, before+10)
 		p.Process.Signal(syscall.SIGKILL)
 		p.end(t)
@@ -165,7 +166,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 		t.Fatalf("%d records committed before the last start", n)
 	}
 	publishLog(t, dir, addr, "drill", 1)
-	checkDrill(t, parse(t, must(t, dir, args...)))
+	checkDrill(t, parse(t, line.next(t, "", args...).stdout))
 }
 
 // TestSignals: the first signal commits and stops, the second stops at once, and nothing is lost either way.

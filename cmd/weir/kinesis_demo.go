@@ -26,7 +26,7 @@ func (d *demo) overKinesis(ctx context.Context, job parity.Job) (out parity.Outc
 		return out, codes.New(codes.SourceFailure, "the emulator of Kinesis does not start: %w", err)
 	}
 	defer e.Stop()
-	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
+	ctx, cancel := d.within(ctx)
 	defer cancel()
 	d.env = []string{"AWS_ACCESS_KEY_ID=" + emulator.AccessKey, "AWS_SECRET_ACCESS_KEY=" + emulator.SecretKey, "AWS_SESSION_TOKEN="}
 	d.log = []string{"--kinesis", demoTopic, "--region", emulator.Region, "--endpoint", e.Endpoint()}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,15 +12,15 @@ func TestRefusedOfAStaleOwner(t *testing.T) {
 	t.Parallel()
 	dir, addr := fixtureDir(t), broker(t)
 	publishLog(t, dir, addr, "ticks", 1)
-	args := runArgs(addr, "ticks", "r", "--epoch", "1h", "--epoch-records", "4", "--fetch", "4", "--ttl", "1s", "--once-n", "23")
-	first := startWith(t, dir, failpointsEnv+"=before_commit@2=stop", args...)
-	first.await(t, filepath.Join(dir, "r.db"), 1)
+	args := runArgs(addr, "ticks", "r", "--epoch", "1h", "--epoch-records", "4", "--fetch", "4", "--ttl", "3s", "--once-n", "23")
+	first := startLogged(t, dir, "first", []string{failpointsEnv + "=before_commit@2=stop"}, args...)
+	first.await(t, "the stop", func() bool { return strings.Contains(first.said(t), `{"action":"stop"`) })
 	must(t, dir, append(args, "--standby")...)
 	if err := first.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if code := first.end(t); code != 7 || !strings.Contains(first.out.String(), "STREAM_FENCE_OBSOLETO") {
-		t.Errorf("exit %d:\n%s", code, first.out.String())
+	if code := first.end(t); code != 7 || !strings.Contains(first.said(t), "STREAM_FENCE_OBSOLETO") {
+		t.Errorf("exit %d:\n%s", code, first.said(t))
 	}
 	rows := parse(t, must(t, dir, "lease", "refused", "r", "--store", "sqlite:r.db", "--json"))["refused"].([]any)
 	if len(rows) != 1 {
@@ -32,7 +31,8 @@ func TestRefusedOfAStaleOwner(t *testing.T) {
 		t.Errorf("listed as %v", row)
 	}
 	text := must(t, dir, "lease", "refused", "--store", "sqlite:r.db")
-	if !strings.Contains(text, "commit an epoch") || strings.Contains(must(t, dir, "lease", "refused", "another", "--store", "sqlite:r.db"), "commit") {
+	refused(t, dir, 3, []string{"RUN_UNKNOWN"}, "lease", "refused", "another", "--store", "sqlite:r.db")
+	if !strings.Contains(text, "commit an epoch") {
 		t.Errorf("shown as\n%s", text)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/internal/chtest"
 	"github.com/weirstream/weir/internal/fixture"
@@ -19,9 +20,13 @@ import (
 // The test binary is weir itself when this variable is set, so that the tests drive real processes.
 const asWeir = "WEIR_TEST_AS_WEIR"
 
+// patience only keeps a test that waits for something from hanging for ever.
+const patience = 5 * time.Minute
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asWeir) != "" {
 		mutate(os.Getenv(asMutant))
+		demoEvents /= slowdown
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	code := pgtest.Run(m, pgtest.Config{})
@@ -52,7 +57,14 @@ type result struct {
 // weir runs a command to its end.
 func weir(t *testing.T, dir, stdin string, args ...string) result {
 	t.Helper()
+	return weirWith(t, dir, stdin, nil, args...)
+}
+
+// weirWith is weir with more in its environment.
+func weirWith(t *testing.T, dir, stdin string, env []string, args ...string) result {
+	t.Helper()
 	cmd := command(t, dir, args...)
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -82,6 +94,12 @@ func must(t *testing.T, dir string, args ...string) string {
 func refused(t *testing.T, dir string, exit int, words []string, args ...string) result {
 	t.Helper()
 	r := weir(t, dir, "", args...)
+	r.refused(t, exit, words, args...)
+	return r
+}
+
+func (r result) refused(t *testing.T, exit int, words []string, args ...string) {
+	t.Helper()
 	if r.code != exit {
 		t.Errorf("weir %s: exit %d, want %d\n%s%s", strings.Join(args, " "), r.code, exit, r.stdout, r.stderr)
 	}
@@ -90,7 +108,6 @@ func refused(t *testing.T, dir string, exit int, words []string, args ...string)
 			t.Errorf("weir %s: the message lacks %q:\n%s", strings.Join(args, " "), w, r.stderr)
 		}
 	}
-	return r
 }
 
 // parse reads one JSON document.

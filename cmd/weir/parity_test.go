@@ -125,7 +125,7 @@ func TestDemo(t *testing.T) {
 	if doc["verdict"] != "EQUAL_TO_BATCH_GOLDEN" || doc["worker_kills"] != 2.0 || doc["stream"].(map[string]any)["values_hash"] != fixture.ValuesHash {
 		t.Errorf("%v, %v kills", doc["verdict"], doc["worker_kills"])
 	}
-	if run := doc["batch_run"].(map[string]any); run["phase"] != "SUCCEEDED" || run["run_revision"] != 1.0 || run["publications"] != 1.0 || run["fence_token"] != 2.0 {
+	if run := doc["batch_run"].(map[string]any); run["phase"] != "SUCCEEDED" || run["run_revision"] != 1.0 || run["publications"] != 1.0 || run["fence_token"].(float64) < 2 {
 		t.Errorf("the batch path: %v", run)
 	}
 	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {

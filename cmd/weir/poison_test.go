@@ -91,21 +91,18 @@ func (d *poisonDrill) publish(bad int) {
 func (d *poisonDrill) log(what string) { d.t.Logf("%6.1f s: %s", time.Since(d.start).Seconds(), what) }
 
 func (d *poisonDrill) args(flow, id string, more ...string) []string {
-	return append([]string{"run", flow, "--brokers", d.addr, "--topic", "in", "--group", id, "--run-id", id, "--store", "sqlite:weir.db", "--artifacts", "artifacts", "--epoch", "200ms", "--standby", "--ttl", "1s", "--json"}, more...)
+	return append([]string{"run", flow, "--brokers", d.addr, "--topic", "in", "--group", id, "--run-id", id, "--store", "sqlite:weir.db", "--artifacts", "artifacts", "--epoch", "200ms", "--standby", "--json"}, more...)
 }
 
 // killed runs to a quarter of the log after the other, and is killed at its first commit on the way to three of them.
 func (d *poisonDrill) killed(id string) {
+	line := &succession{dir: d.dir}
 	for quarter, point := range []string{"before_commit", "store:commit", "after_commit", ""} {
-		until := strconv.Itoa(d.total() * (quarter + 1) / 4)
+		args := d.args("flow.yaml", id, "--until-n", strconv.Itoa(d.total()*(quarter+1)/4))
 		if point != "" {
-			cmd := command(d.t, d.dir, d.args("flow.yaml", id, "--until-n", until)...)
-			cmd.Env = append(cmd.Env, failpointsEnv+"="+point+"@+1=kill")
-			if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != -1 {
-				d.t.Fatalf("%s: exit %d where a kill was planned\n%s", point, cmd.ProcessState.ExitCode(), out)
-			}
+			line.kill(d.t, point, args...)
 		}
-		must(d.t, d.dir, d.args("flow.yaml", id, "--until-n", until)...)
+		line.next(d.t, "", args...)
 	}
 	d.log("killed three times, and read to the end")
 }

@@ -66,7 +66,7 @@ func apart(t *testing.T, path, run string) map[int32]int64 {
 // until waits for something that processes bring about.
 func until(t *testing.T, what string, procs []*process, is func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -80,7 +80,7 @@ func until(t *testing.T, what string, procs []*process, is func() bool) {
 				}
 				said = append(said, p.out.String())
 			}
-			t.Fatalf("not within a minute: %s\n%s", what, strings.Join(said, "\n---\n"))
+			t.Fatalf("it does not happen: %s\n%s", what, strings.Join(said, "\n---\n"))
 		case <-tick.C:
 		}
 	}

@@ -47,7 +47,7 @@ func TestSinkDownAtTheStart(t *testing.T) {
 		t.Helper()
 		select {
 		case <-l.done:
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			t.Fatalf("it does not end:\n%s", tail(l.said(t)))
 		}
 		return l.ProcessState.ExitCode()

@@ -209,7 +209,7 @@ func TestSinkDownAtFullInput(t *testing.T) {
 	outage := time.Since(began)
 	select {
 	case <-l.done:
-	case <-time.After(5 * time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("it does not end:\n%s", tail(l.said(t)))
 	}
 	if code := l.ProcessState.ExitCode(); code != 0 {

@@ -26,20 +26,14 @@ func TestClickHouseOfAKilledRun(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "lines"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	process := func(id, faults string, until ...string) int {
-		args := append(runArgs(addr, "ticks", id, "--epoch", "1h", "--ttl", "1s", "--standby", "--sink", "jsonl:lines", "--sink", "clickhouse:results",
+	line := &succession{dir: dir, env: []string{"RESULTS=" + db.URL(chtest.Super)}}
+	args := func(id string, until ...string) []string {
+		args := append(runArgs(addr, "ticks", id, "--epoch", "1h", "--standby", "--sink", "jsonl:lines", "--sink", "clickhouse:results",
 			"--sink-clickhouse", "env:RESULTS", "--sink-create"), until...)
 		args[1] = "all.yaml"
-		cmd := command(t, dir, args...)
-		cmd.Env = append(cmd.Env, "RESULTS="+db.URL(chtest.Super), failpointsEnv+"="+faults)
-		out, err := cmd.CombinedOutput()
-		code := cmd.ProcessState.ExitCode()
-		if err != nil && code != -1 && !ended(code, out) {
-			t.Fatalf("%s: exit %d\n%s", id, code, out)
-		}
-		return code
+		return args
 	}
-	process("whole", "", "--once-n", "23")
+	line.next(t, "", args("whole", "--once-n", "23")...)
 	want := rowsOfFiles(t, dir, "whole")
 	for _, point := range []string{"whole", "before_commit", "store:begin", "store:commit", "after_commit"} {
 		id := strings.ReplaceAll(point, ":", "-")
@@ -47,11 +41,9 @@ func TestClickHouseOfAKilledRun(t *testing.T) {
 			if point == "whole" {
 				break
 			}
-			if code := process(id, point+"@+1=kill", until...); code != -1 {
-				t.Errorf("%s, %v: exit %d, where a kill was planned", point, until, code)
-			}
+			line.kill(t, point, args(id, until...)...)
 			if point != "after_commit" || until[0] != "--once-n" { // of which nothing is left to do
-				process(id, "", until...)
+				line.next(t, "", args(id, until...)...)
 			}
 		}
 		if got := viewRows(t, db, id); len(want) < 10 || !slices.Equal(got, want) {

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"strings"
 	"testing"
 
-	"github.com/weirstream/weir/control/postgres"
 	"github.com/weirstream/weir/internal/fixture"
 	"github.com/weirstream/weir/internal/pgtest"
 )
@@ -14,23 +12,14 @@ import (
 func TestSinkInTheJournal(t *testing.T) {
 	t.Parallel()
 	dir := fixtureDir(t)
-	db := pgtest.Database(t, func(ctx context.Context, url string) error {
-		_, err := postgres.Migrate(ctx, url)
-		return err
-	})
+	db := migrated(t)
 	must(t, dir, "replay", "build", "--snapshot", "snapshot.jsonl", "--faults", "faults.json", "--out", "arrivals.log")
 	write(t, dir, "db.url", db.Super)
 	write(t, dir, "flow.yaml", strings.Replace(string(fixture.Flow), `select: {field: instrument, equals: "1"}`, "", 1)+
 		`sinks: [{name: table, type: postgres, database: "file:db.url", table: results, create: true}]`+"\n")
-	process := func(id, faults string, until ...string) int {
-		cmd := command(t, dir, append([]string{"run", "flow.yaml", "--log", "arrivals.log", "--run-id", id, "--store", db.Super, "--epoch", "1h", "--ttl", "1s", "--standby"}, until...)...)
-		cmd.Env = append(cmd.Env, failpointsEnv+"="+faults)
-		out, err := cmd.CombinedOutput()
-		code := cmd.ProcessState.ExitCode()
-		if err != nil && code != -1 {
-			t.Fatalf("%s: exit %d\n%s", id, code, out)
-		}
-		return code
+	line := &succession{dir: dir, super: db.Super}
+	args := func(id string, until ...string) []string {
+		return append([]string{"run", "flow.yaml", "--log", "arrivals.log", "--run-id", id, "--store", db.Super, "--epoch", "1h", "--standby"}, until...)
 	}
 	conn := pgtest.Connect(t, db.Super)
 	count := func(id string) (journal, table int) {
@@ -42,7 +31,7 @@ func TestSinkInTheJournal(t *testing.T) {
 		}
 		return journal, table
 	}
-	process("whole", "", "--once-n", "23")
+	line.next(t, "", args("whole", "--once-n", "23")...)
 	want, table := count("whole")
 	if want < 10 || table != want {
 		t.Fatalf("the journal holds %d rows and the table %d", want, table)
@@ -50,15 +39,13 @@ func TestSinkInTheJournal(t *testing.T) {
 	for _, point := range []string{"before_commit", "store:begin", "store:locked", "store:joined", "store:commit", "store:committed", "after_commit"} {
 		id := strings.ReplaceAll(point, ":", "-")
 		for _, until := range [][]string{{"--until-n", "9"}, {"--until-n", "16"}} {
-			if code := process(id, point+"@+1=kill", until...); code != -1 {
-				t.Errorf("%s, %v: exit %d, where a kill was planned", point, until, code)
-			}
+			line.kill(t, point, args(id, until...)...)
 			if journal, table := count(id); journal != table {
 				t.Errorf("%s, %v: killed, the journal holds %d rows and the table %d", point, until, journal, table)
 			}
-			process(id, "", until...)
+			line.next(t, "", args(id, until...)...)
 		}
-		process(id, "", "--once-n", "23")
+		line.next(t, "", args(id, "--once-n", "23")...)
 		if journal, table := count(id); journal != want || table != want {
 			t.Errorf("%s: in the end the journal holds %d rows and the table %d, want %d", point, journal, table, want)
 		}

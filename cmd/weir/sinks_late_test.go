@@ -40,29 +40,21 @@ func TestLateSink(t *testing.T) {
 	for name, sink := range map[string]string{"files": "type: jsonl, folder: late", "topic": "type: kafka, topic: late"} {
 		write(t, dir, name+".yaml", string(fixture.Flow)+"sinks: [{name: rows, type: jsonl, folder: lines}, {name: too-late, "+sink+"}]\nlate: {sink: too-late}\n")
 	}
-	process := func(flowName, id, faults string, until ...string) int {
-		args := append(runArgs(addr, "ticks", id, "--epoch", "1h", "--ttl", "1s", "--standby"), until...)
+	line := &succession{dir: dir}
+	args := func(flowName, id string, until ...string) []string {
+		args := append(runArgs(addr, "ticks", id, "--epoch", "1h", "--standby"), until...)
 		args[1] = flowName + ".yaml"
-		cmd := command(t, dir, args...)
-		cmd.Env = append(cmd.Env, failpointsEnv+"="+faults)
-		out, err := cmd.CombinedOutput()
-		code := cmd.ProcessState.ExitCode()
-		if err != nil && code != -1 {
-			t.Fatalf("%s: exit %d\n%s", id, code, out)
-		}
-		return code
+		return args
 	}
 	var want []string
 	for _, flowName := range []string{"files", "topic"} {
 		for _, point := range []string{"before_commit", "store:commit", "store:committed", "after_commit"} {
 			id := flowName + "-" + strings.ReplaceAll(point, ":", "-")
 			for _, until := range []string{"4", "8"} {
-				if code := process(flowName, id, point+"@+1=kill", "--until-n", until); code != -1 {
-					t.Errorf("%s, %s: exit %d, where a kill was planned", id, until, code)
-				}
-				process(flowName, id, "", "--until-n", until)
+				line.kill(t, point, args(flowName, id, "--until-n", until)...)
+				line.next(t, "", args(flowName, id, "--until-n", until)...)
 			}
-			process(flowName, id, "", "--once-n", "13")
+			line.next(t, "", args(flowName, id, "--once-n", "13")...)
 			got := lateTexts(t, dir, addr, flowName, id)
 			if want == nil {
 				want = got

@@ -53,7 +53,7 @@ func (p *logged) said(t *testing.T) string {
 // await waits until ok, while the process runs.
 func (p *logged) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -66,13 +66,16 @@ func TestWorkerChaos(t *testing.T) {
 
 // chaosStores give the store string to run a drill on; "" is a new SQLite file.
 var chaosStores = map[string]func(t *testing.T) string{
-	"sqlite": func(*testing.T) string { return "" },
-	"postgres": func(t *testing.T) string {
-		return pgtest.Database(t, func(ctx context.Context, url string) error {
-			_, err := postgres.Migrate(ctx, url)
-			return err
-		}).Runtime
-	},
+	"sqlite":   func(*testing.T) string { return "" },
+	"postgres": func(t *testing.T) string { return migrated(t).Runtime },
+}
+
+// migrated is a new database with the schema of a store.
+func migrated(t *testing.T) pgtest.DB {
+	return pgtest.Database(t, func(ctx context.Context, url string) error {
+		_, err := postgres.Migrate(ctx, url)
+		return err
+	})
 }
 
 func (c chaos) run(t *testing.T, store string) faults {
@@ -141,7 +144,7 @@ func (d *drill) begin(t *testing.T) *workerProcess {
 
 func (d *drill) awaitDone(t *testing.T, n int) {
 	t.Helper()
-	d.plant.await(t, 3*time.Minute, fmt.Sprintf("success of %d runs", n), func() bool {
+	d.plant.await(t, fmt.Sprintf("success of %d runs", n), func() bool {
 		got := d.plant.phases(t)
 		if got[control.Failed]+got[control.Cancelled] > 0 {
 			t.Fatalf("%v", got)
@@ -172,7 +175,7 @@ func (w *workerProcess) mark() string { return fmt.Sprintf("-%d-", w.Process.Pid
 func (d *drill) pick(t *testing.T) int {
 	t.Helper()
 	i := d.rng.IntN(len(d.workers))
-	d.plant.await(t, time.Minute, "a worker with a run in hand", func() bool {
+	d.plant.await(t, "a worker with a run in hand", func() bool {
 		for range d.workers {
 			if _, ok := d.inHand(t, d.workers[i]); ok {
 				return true
@@ -205,7 +208,7 @@ func (d *drill) freeze(t *testing.T) {
 	d.faults.freezes++
 	if held, ok := d.inHand(t, w); ok {
 		d.hits = append(d.hits, held)
-		d.plant.await(t, time.Minute, "the expiry of a stopped worker's lease", func() bool {
+		d.plant.await(t, "the expiry of a stopped worker's lease", func() bool {
 			info, ok, err := d.plant.plane.LookupLease(t.Context(), held.Name)
 			return err == nil && ok && (!info.Valid || !strings.Contains(info.Owner, w.mark()))
 		}, d.workers...)

@@ -141,7 +141,7 @@ func (w *workerProcess) end(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-w.done:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("the worker does not end:\n%s", w.said())
 	}
 	if strings.Contains(w.said(), "goroutine ") {
@@ -151,9 +151,9 @@ func (w *workerProcess) end(t *testing.T) int {
 }
 
 // await polls until a condition holds.
-func (p *plant) await(t *testing.T, within time.Duration, what string, ok func() bool, workers ...*workerProcess) {
+func (p *plant) await(t *testing.T, what string, ok func() bool, workers ...*workerProcess) {
 	t.Helper()
-	deadline := time.NewTimer(within)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -331,10 +331,10 @@ func TestWorkerSignals(t *testing.T) {
 				ids = append(ids, p.submit(t, fmt.Sprint(i), "ema", snapshot))
 			}
 			w := p.start(t, append(c.args, "--ttl", "2s", "--poll", "20ms")...)
-			p.await(t, time.Minute, "a start", func() bool { return p.run(t, ids[0]).Phase == control.Running }, w)
+			p.await(t, "a start", func() bool { return p.run(t, ids[0]).Phase == control.Running }, w)
 			for _, s := range c.signals {
 				w.signal(t, s)
-				p.await(t, time.Minute, "a notice", func() bool { return strings.Contains(w.said(), "stopping after") }, w)
+				p.await(t, "a notice", func() bool { return strings.Contains(w.said(), "stopping after") }, w)
 			}
 			if code := w.end(t); code != c.code || !strings.Contains(w.said(), c.says) {
 				t.Errorf("exit %d, want %d\n%s", code, c.code, w.said())
@@ -351,7 +351,7 @@ func TestWorkerSignals(t *testing.T) {
 				}
 			}
 			w = p.start(t, "--ttl", "2s", "--poll", "20ms", "--reconcile", "200ms")
-			p.await(t, 2*time.Minute, "the end of all runs", func() bool { return p.phases(t)[control.Succeeded] == 3 }, w)
+			p.await(t, "the end of all runs", func() bool { return p.phases(t)[control.Succeeded] == 3 }, w)
 			w.signal(t, syscall.SIGTERM)
 			if code := w.end(t); code != 0 {
 				t.Errorf("exit %d\n%s", code, w.said())
