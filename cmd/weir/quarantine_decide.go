@@ -82,6 +82,9 @@ func (a *app) decideAside(ctx context.Context, store control.ControlStore, run s
 	if len(runs) == 1 {
 		run = runs[0].Header.RunID
 	}
+	if err := c.standing(ctx, store, runs, run); err != nil {
+		return err
+	}
 	var orders []control.Intervention
 	counts, left := map[string]int{}, 0
 	for _, state := range runs {

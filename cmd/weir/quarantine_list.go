@@ -252,30 +252,32 @@ func (q *setAside) reasonNow() string {
 }
 
 func (a *app) quarantineShowCommand() *cobra.Command {
+	var entries string
 	cmd := &cobra.Command{
-		Use: "show RUN PARTITION POSITION", Short: "Show a record that was set aside, with its bytes",
-		Long:    "Shows everything that is known of a record that was set aside: why, its key, value and headers, and where it was re-driven to.",
-		Example: "  weir quarantine show ticks-1 0 1200 --store sqlite:weir.db", Args: cobra.ExactArgs(3),
+		Use: "show RUN PARTITION [POSITION]", Short: "Show a record that was set aside, with its bytes",
+		Long: "Shows everything that is known of a record that was set aside: why, its key, value and headers, and where it was re-driven to. It is named by its\n" +
+			"position, or by its number in the partition, as `weir quarantine list` shows both.",
+		Example: "  weir quarantine show ticks-1 0 1200 --store sqlite:weir.db\n" +
+			"  weir quarantine show ticks-1 0 --entries 12 --store sqlite:weir.db",
+		Args: cobra.RangeArgs(2, 3),
 	}
+	cmd.Flags().StringVar(&entries, "entries", "", "instead of POSITION, the entries of these numbers in their partition, such as 0-9,12")
 	return a.storeFlag(cmd, func(ctx context.Context, store control.ControlStore, args []string) error {
-		n, err := strconv.ParseInt(args[1], 10, 32)
-		if err != nil || n < 0 {
-			return usagef("%q is not the number of a partition", args[1])
+		f, err := asideNamed(args[1:], entries)
+		if err != nil {
+			return err
 		}
-		if _, err := record.ParsePosition(args[2]); err != nil {
-			return usagef("%q is not a position: it is a number, such as 1200", args[2])
-		}
-		runs, err := runsOf(ctx, store, args[0], n)
+		runs, err := runsOf(ctx, store, args[0], f.partition)
 		if err != nil {
 			return err
 		}
 		run := runs[0].Header.RunID
-		all, err := readAside(ctx, store, run, asideFilter{partition: n, position: args[2]})
+		all, err := readAside(ctx, store, run, f)
+		if err == nil {
+			err = f.found(runs, run, all)
+		}
 		if err != nil {
 			return err
-		}
-		if len(all) == 0 {
-			return codes.New(codes.RequestInvalid, "run %q has set nothing aside at position %s of partition %d; `weir quarantine list` shows what there is", run, args[2], n)
 		}
 		rows := make([]any, len(all))
 		for i := range all {
@@ -289,6 +291,64 @@ func (a *app) quarantineShowCommand() *cobra.Command {
 		}
 		return nil
 	})
+}
+
+// asideNamed chooses what `weir quarantine show` is to show: args are a partition and perhaps a position.
+func asideNamed(args []string, entries string) (f asideFilter, err error) {
+	f = asideFilter{entries: entries}
+	if f.partition, err = strconv.ParseInt(args[0], 10, 32); err != nil || f.partition < 0 {
+		return f, usagef("%q is not the number of a partition", args[0])
+	}
+	if len(args) == 2 == (entries != "") {
+		return f, usagef("name the record by its position or by --entries, one of the two")
+	}
+	if len(args) == 2 {
+		if f.position = args[1]; f.position == "" {
+			return f, usagef("POSITION is empty: it is a number, such as 1200")
+		}
+		if _, err := record.ParsePosition(f.position); err != nil {
+			return f, usagef("%q is not a position: it is a number, such as 1200", f.position)
+		}
+	}
+	f.numbers, err = entryNumbers(entries)
+	return f, err
+}
+
+// standing refuses a choice that names what runs, which are those of run, have not set aside, whatever its reason and state.
+func (f *asideFilter) standing(ctx context.Context, store control.ControlStore, runs []control.RunState, run string) error {
+	all := []setAside{}
+	if f.position != "" || len(f.numbers) > 0 {
+		by := asideFilter{partition: f.partition, position: f.position, numbers: f.numbers}
+		for _, state := range runs {
+			some, err := readAside(ctx, store, state.Header.RunID, by)
+			if err != nil {
+				return err
+			}
+			all = append(all, some...)
+		}
+	}
+	return f.found(runs, run, all)
+}
+
+// found says what a choice names and nobody has set aside: a partition, a position or a number that is none. all are those that it chooses.
+func (f *asideFilter) found(runs []control.RunState, run string, all []setAside) error {
+	if f.partition >= 0 && !slices.ContainsFunc(runs, func(s control.RunState) bool { return slices.Contains(s.Header.Partitions, int32(f.partition)) }) {
+		return codes.New(codes.RequestInvalid, "run %q has no partition %d", run, f.partition)
+	}
+	there := map[int64]bool{}
+	for i := range all {
+		there[all[i].Number] = true
+	}
+	missing := slices.DeleteFunc(slices.Clone(f.numbers), func(n int64) bool { return there[n] })
+	switch {
+	case len(missing) > 0 && f.position == "":
+		return codes.New(codes.RequestInvalid, "run %q has no entries %.200s in the quarantine of partition %d; `weir quarantine list` shows what there is", run, control.EntryRuns(missing), f.partition)
+	case f.position != "" && len(all) == 0 && f.partition >= 0:
+		return codes.New(codes.RequestInvalid, "run %q has set nothing aside at position %s of partition %d; `weir quarantine list` shows what there is", run, f.position, f.partition)
+	case f.position != "" && len(all) == 0:
+		return codes.New(codes.RequestInvalid, "run %q has set nothing aside at position %s; `weir quarantine list` shows what there is", run, f.position)
+	}
+	return nil
 }
 
 func (a *app) showAside(q *setAside) {

@@ -127,6 +127,9 @@ func (a *app) redrive(ctx context.Context, store control.ControlStore, run strin
 		return err
 	}
 	run = state.Header.RunID
+	if err := o.standing(ctx, store, []control.RunState{state}, run); err != nil {
+		return err
+	}
 	all, err := readAside(ctx, store, run, o.asideFilter)
 	if err != nil {
 		return err
