@@ -26,10 +26,13 @@ const (
 
 // sinks compiles sinks, and then late, which names one of them.
 func (c *compiler) sinks(root *node) {
-	if n := root.get("sinks"); n != nil {
-		c.sinkList(n, outputNames(root.get("outputs")), lateName(root.get("late")))
+	var names []string
+	n := root.get("sinks")
+	if n != nil {
+		names = c.sinkList(n, outputNames(root.get("outputs")), lateName(root.get("late")))
 	}
-	c.late(root.get("late"))
+	// Of a list that is none, or too long, nobody knows the names.
+	c.late(root.get("late"), names, n == nil || n.shape == list && len(n.items) <= maxSinks)
 }
 
 // lateName is the sink that takes no rows, if that can be read.
@@ -43,19 +46,21 @@ func lateName(n *node) string {
 	return ""
 }
 
-func (c *compiler) sinkList(n *node, outputs []named, late string) {
+// sinkList compiles a list of sinks. It returns the names in it, those of sinks that are wrong too; "" stands for one that cannot be read.
+func (c *compiler) sinkList(n *node, outputs []named, late string) (all []string) {
 	if n.shape != list {
 		c.wrong(n, "sinks", "a list of sinks", "start each one with a dash, as in - "+sinkExample)
-		return
+		return nil
 	}
 	if len(n.items) > maxSinks {
 		c.report.add(n.at, "sinks", fmt.Sprintf("has %d sinks, more than %d", len(n.items), maxSinks), "publish to a topic, and from there to the rest")
-		return
+		return nil
 	}
 	names, places := map[string]int{}, map[int]SinkSpec{}
 	for i, item := range n.items {
 		path := fmt.Sprintf("sinks[%d]", i)
 		s, ok := c.sink(item, path, outputs, late)
+		all = append(all, s.Name)
 		if s.Name != "" {
 			if j, taken := names[s.Name]; taken {
 				c.report.add(item.get("name").at, path+".name", fmt.Sprintf("%s is the name of sinks[%d] already", quote(s.Name), j), "give each sink a name of its own")
@@ -76,6 +81,7 @@ func (c *compiler) sinkList(n *node, outputs []named, late string) {
 		places[i] = s
 		c.plan.Sinks = append(c.plan.Sinks, s)
 	}
+	return all
 }
 
 // sink compiles one sink. ok says that it is whole; its name may be known without.
@@ -211,8 +217,8 @@ func outputNames(n *node) (out []named) {
 	return out
 }
 
-// late compiles late: where events go that are older than the watermark.
-func (c *compiler) late(n *node) {
+// late compiles late: where events go that are older than the watermark. names are those of all sinks, if they are known.
+func (c *compiler) late(n *node, names []string, known bool) {
 	const example = "late: {sink: too-late}"
 	if n == nil || !c.mapping(n, "late", example, "sink") {
 		return
@@ -224,13 +230,9 @@ func (c *compiler) late(n *node) {
 	name := c.name(v, "late.sink", flowName, "the name of one of sinks, as in "+example)
 	i := slices.IndexFunc(c.plan.Sinks, func(s SinkSpec) bool { return s.Name == name })
 	switch {
-	case name == "" || c.report.count() > 0 && i < 0:
+	case name == "" || i < 0 && (!known || slices.Contains(names, name) || slices.Contains(names, "")):
 		// The sink may be there and have an error of its own.
 	case i < 0:
-		var names []string
-		for _, s := range c.plan.Sinks {
-			names = append(names, s.Name)
-		}
 		c.report.add(v.at, "late.sink", "there is no sink "+quote(name), suggest(name, names))
 	default:
 		if t, _ := sinkType(c.plan.Sinks[i].Type); !t.late {
