@@ -184,7 +184,7 @@ func (a *app) fail(code, message, cure string) {
 		a.say(slog.LevelError, message, "code", code, "cure", cure)
 	} else {
 		fmt.Fprintf(a.stderr, "weir: %s: %s\n", code, printable(message))
-		if cure != "" {
+		if cure != "" && !contains(message, cure) {
 			fmt.Fprintf(a.stderr, "      %s\n", cure)
 		}
 	}

@@ -16,7 +16,11 @@ import (
 )
 
 func (a *app) checkpointListCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list [RUN]", Short: "List checkpoints, by run and epoch", Example: "  weir checkpoint list ticks-1 --store sqlite:weir.db", Args: cobra.MaximumNArgs(1)}
+	cmd := &cobra.Command{
+		Use: "list [RUN]", Short: "List checkpoints, by run and epoch",
+		Long:    "Lists checkpoints, by run and epoch. RUN names a run, with the runs that its partitions are; without it, those of all are listed.",
+		Example: "  weir checkpoint list ticks-1 --store sqlite:weir.db", Args: cobra.MaximumNArgs(1),
+	}
 	return a.storeFlag(cmd, func(ctx context.Context, store control.ControlStore, args []string) error {
 		run := ""
 		if len(args) > 0 {
@@ -24,7 +28,7 @@ func (a *app) checkpointListCommand() *cobra.Command {
 				return usagef("the run id is empty; leave it out to list the checkpoints of all runs")
 			}
 		}
-		all, err := store.ListPointers(ctx, run)
+		all, err := pointersOf(ctx, store, run)
 		if err != nil {
 			return err
 		}
@@ -150,7 +154,7 @@ func (k kept) named(ctx context.Context, args []string) ([]control.Pointer, erro
 	if len(args) == 1 {
 		run = args[0]
 	}
-	all, err := k.store.ListPointers(ctx, run)
+	all, err := pointersOf(ctx, k.store, run)
 	if err == nil && len(all) == 0 && run != "" {
 		err = codes.New(codes.CheckpointUnknown, "the store holds no checkpoint of run %q", run)
 	}

@@ -20,9 +20,11 @@ func (a *app) leaseRefusedCommand() *cobra.Command {
 	return a.storeFlag(cmd, func(ctx context.Context, store control.ControlStore, args []string) error {
 		run := ""
 		if len(args) == 1 {
-			run = args[0]
+			if run = args[0]; run == "" {
+				return usagef("the run id is empty; leave it out to list what was refused to all")
+			}
 		}
-		all, err := store.ListRefusals(ctx, run)
+		all, err := refusalsOf(ctx, store, run)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 
@@ -16,8 +17,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{stdin: stdin, stdout: written, stderr: stderr, written: written}
 	root := a.all()
 	a.json = wantsJSON(args)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		a.json = wantsJSON(args) // a flag that cannot be parsed may have been this one
+		if word := misspelled(root, args); word != "" {
+			err = fmt.Errorf("unknown command %q for %q", word, cmd.CommandPath()) // its flags are unknown for that alone
+		}
 		return usageError{err}
 	})
 	return a.execute(root, args)

@@ -24,6 +24,30 @@ func usageCure(reached *cobra.Command, message string) string {
 	return nearest(message, "unknown command ", commandsOf(reached), path+" ") + nearest(message, "unknown flag: ", flagsOf(reached), "") + shows
 }
 
+// misspelled is the word that stands where a command of a group is named, and is none; or "".
+func misspelled(root *cobra.Command, args []string) string {
+	cmd, rest, err := root.Find(args)
+	if err != nil || !cmd.HasAvailableSubCommands() {
+		return ""
+	}
+	for i := 0; i < len(rest); i++ {
+		name, _, whole := strings.Cut(rest[i], "=")
+		switch {
+		case !strings.HasPrefix(name, "-"):
+			return rest[i]
+		case !whole && name != "--json" && name != "--verbose" && name != "-v":
+			i++ // a flag of the command that was meant, with its value
+		}
+	}
+	return ""
+}
+
+// contains says whether a message says what its cure does.
+func contains(message, cure string) bool {
+	plain := func(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
+	return strings.Contains(plain(message), plain(cure))
+}
+
 // nearest is the question whether another word was meant, or "". The word is what follows start in the message, quoted or not.
 func nearest(message, start string, words []string, before string) string {
 	rest, found := strings.CutPrefix(message, start)
