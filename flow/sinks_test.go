@@ -132,7 +132,7 @@ func TestWrongSinks(t *testing.T) {
 		"no stretch":        {"a", `sinks: [{name: o, type: csv, folder: o, every: hourly}]`, "8:48 sinks[0].every", []string{"not a duration"}, false},
 		"unknown late sink": {"a", "sinks: [{name: old, type: jsonl, folder: o}]\nlate: {sink: odd}", "9:14 late.sink", []string{`no sink "odd"`, "did you mean old?"}, false},
 		"late without any":  {"a", "late: {sink: odd}", "8:14 late.sink", []string{`no sink "odd"`, "none to choose from"}, false},
-		"late takes none":   {"a", "sinks: [{name: o, type: kinesis, stream: o}]\nlate: {sink: o}", "9:14 late.sink", []string{"takes no late events", "jsonl, kafka"}, false},
+		"late takes none":   {"a", "sinks: [{name: o, type: csv, folder: o}]\nlate: {sink: o}", "9:14 late.sink", []string{"takes no late events", "jsonl, kafka"}, false},
 		"late as a word":    {"a", "sinks: [{name: o, type: jsonl, folder: o}]\nlate: o", "9:7 late", []string{"a mapping"}, true},
 	} {
 		src := fmt.Sprintf(sinkHead, c.output) + c.sinks + "\n"

@@ -60,7 +60,7 @@ var sinkTypes = []sinkSpecType{
 		taken: []string{"run_id", "partition", "row_number", "event_time", "event_nanos", "event_id", "event_key"}},
 	{name: "clickhouse", doc: "A view in ClickHouse, and its tables.", fields: clickhouseFields, beside: []string{"_rows", "_progress"}, columns: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`),
 		taken: []string{"run_id", "partition", "row_number", "event_time", "event_nanos", "event_id", "event_key", "version", "rows_published"}},
-	{name: "kinesis", doc: "A Kinesis stream: a row may stand there more than once.", fields: kinesisFields},
+	{name: "kinesis", doc: "A Kinesis stream: a row may stand there more than once.", fields: kinesisFields, late: true},
 }
 
 var fileFields = []sinkField{

@@ -22,7 +22,7 @@ type SinkConfig struct {
 	Hook func(step string) error
 }
 
-// Sink publishes rows to a stream: the data of a record is the row as sinks.JSON writes it, its partition key the row's key (or, of one that Kinesis does
+// Sink publishes rows, or late events, to a stream: the data of a record is one as sinks.JSON writes it, its partition key the row's key (or, of one that Kinesis does
 // not take, the SHA-256 in hex; of an empty one, "-").
 //
 // Kinesis has neither transactions nor a way to ask for what stands, and fences nobody. So a row may be there more than once: after a lost answer, and what

@@ -87,28 +87,37 @@ func TestSuite(t *testing.T) {
 		s := &results{}
 		return sinktest.Place{
 			Sink: func(hook func(string) error) sinks.Sink { return s.sink(t, hook) },
-			Seen: func(t testing.TB, run string) []sinktest.Seen {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				var out []sinktest.Seen
-				for _, data := range s.data {
-					text := decode(t, data)
-					var head struct {
-						Run       string
-						Partition int32
-						Row       int64
-					}
-					if err := json.Unmarshal([]byte(text), &head); err != nil {
-						t.Fatal(err)
-					}
-					if head.Run == run {
-						out = append(out, sinktest.Seen{Partition: head.Partition, Number: head.Row, Text: text})
-					}
-				}
-				return out
-			},
+			Seen: s.seen,
 		}
 	})
+}
+
+// TestEntries: late events go the same way as rows.
+func TestEntries(t *testing.T) {
+	sinktest.RunEntries(t, func(t testing.TB) sinktest.Place {
+		s := &results{}
+		return sinktest.Place{Sink: func(hook func(string) error) sinks.Sink { return s.sink(t, hook) }, Seen: s.seen}
+	})
+}
+
+func (s *results) seen(t testing.TB, run string) (out []sinktest.Seen) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, data := range s.data {
+		text := decode(t, data)
+		var head struct {
+			Run        string
+			Partition  int32
+			Row, Entry int64
+		}
+		if err := json.Unmarshal([]byte(text), &head); err != nil {
+			t.Fatal(err)
+		}
+		if head.Run == run {
+			out = append(out, sinktest.Seen{Partition: head.Partition, Number: max(head.Row, head.Entry), Text: text})
+		}
+	}
+	return out
 }
 
 // TestSinkKeys: copies of a row have the same key, whatever the row's own key is.
