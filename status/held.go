@@ -22,12 +22,15 @@ func (p *Partition) held(name string, add func(Reason)) {
 	if h == nil {
 		return
 	}
-	key := "one of them"
+	key, waiting := "one of them", fmt.Sprintf("%d records that wait", h.Records)
+	if h.Records == 1 {
+		waiting = "1 record that waits"
+	}
 	if h.Key != "" {
 		key = fmt.Sprintf("key %q", h.Key)
 	}
 	add(Reason{Code: WhyKeysHeld, Since: h.Since,
-		Text:    fmt.Sprintf("%s holds %s back, with %d records that wait: %s for the record at %s, which could not be read", name, keys(h.Keys), h.Records, key, h.Position),
+		Text:    fmt.Sprintf("%s holds %s back, with %s: %s for the record at %s, which could not be read", name, keys(h.Keys), waiting, key, h.Position),
 		Release: "`weir quarantine replay` of these records, under a flow that reads them, or `weir quarantine drop`"})
 }
 

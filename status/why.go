@@ -2,7 +2,6 @@ package status
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -84,8 +83,8 @@ func (r Report) Why() []Reason {
 		}
 	}
 	out = append(r.ofGroup(), out...)
-	if besideLateness(out) {
-		out = append(out, waits...)
+	if len(r.Runs) > 0 {
+		out = withLateness(out, waits, r.Runs[0].At, peers)
 	}
 	if len(out) == 0 {
 		out = append(out, Reason{Code: WhyNothing, Run: r.Run, Text: fmt.Sprintf("nothing holds the run: %d parts of it run", len(r.Runs))})
@@ -128,15 +127,13 @@ func why(s Snapshot, peers []Partition) []Reason {
 	switch {
 	case len(w.reasons) == 0:
 		w.nothing()
-	case besideLateness(w.reasons):
+	default:
+		told := w.reasons
+		w.reasons = nil
 		w.lateness()
+		w.reasons = withLateness(told, w.reasons, s.At, peers)
 	}
 	return w.reasons
-}
-
-// besideLateness says whether lateness may be what is waited for: reasons tell of partitions that are confirmed idle, and of nothing else.
-func besideLateness(reasons []Reason) bool {
-	return !slices.ContainsFunc(reasons, func(r Reason) bool { return r.Code != WhyIdle })
 }
 
 const finishedStatus = "FINISHED"
@@ -163,7 +160,7 @@ func (w *answer) nothing() {
 	}
 	text := "nothing holds the run"
 	if known {
-		text += fmt.Sprintf(": it is %d records behind the end of its log", lag)
+		text += fmt.Sprintf(": it is %s behind the end of its log", records(&lag))
 	}
 	w.add(Reason{Code: WhyNothing, Run: w.s.Run, Text: text})
 }

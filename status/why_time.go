@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,40 @@ func (w *answer) lateness() bool {
 	return true
 }
 
+// withLateness adds what tells of lateness to other reasons, where it may be what is waited for: they tell of partitions that are confirmed idle, and, once
+// nothing moves in any, of silent ones. A partition that lags no more than events come out of order is no silent one: lateness is told first then, since
+// calling that one idle would release nothing.
+func withLateness(reasons, lateness []Reason, at time.Time, peers []Partition) []Reason {
+	still, mingled := resting(at, peers)
+	for _, r := range reasons {
+		if r.Code != WhyIdle && !(still && (r.Code == WhySilent || r.Code == WhyNeverRead)) {
+			return reasons
+		}
+	}
+	if mingled && slices.ContainsFunc(reasons, func(r Reason) bool { return r.Code == WhySilent }) {
+		return append(lateness, reasons...)
+	}
+	return append(reasons, lateness...)
+}
+
+// resting says whether nothing comes in any partition, and whether the newest event of each is one that the others would still take.
+func resting(at time.Time, peers []Partition) (still, mingled bool) {
+	furthest := record.NoTime
+	for i := range peers {
+		p := &peers[i]
+		if p.Input == finishedStatus || p.Input == "IDLE" {
+			continue
+		}
+		if unread(p) || p.WatermarkSince != nil && at.Sub(*p.WatermarkSince) < silentAfter {
+			return false, false
+		}
+		furthest = max(furthest, p.Watermark.T)
+	}
+	return true, !slices.ContainsFunc(peers, func(p Partition) bool {
+		return p.Input != finishedStatus && p.Input != "IDLE" && p.MaxEventTime.T < furthest
+	})
+}
+
 // namedPartitions is how many partitions one sentence names.
 const namedPartitions = 3
 
@@ -66,7 +101,10 @@ func (w *answer) time(p *Partition, name string, add func(Reason)) {
 			key = fmt.Sprintf("key %q", g.Key)
 		}
 		more := ""
-		if g.Open > 1 {
+		switch {
+		case g.Open == 2:
+			more = ", and another gap is open"
+		case g.Open > 2:
 			more = fmt.Sprintf(", and %d more gaps are open", g.Open-1)
 		}
 		add(Reason{Code: WhyGap, Since: g.Since, Holds: true, Release: "the missing events, a recorded decision to close the gap, or event time that moves on by the flow's gap hold",
@@ -92,11 +130,11 @@ func (w *answer) stale(p *Partition, name string, add func(Reason)) (told bool) 
 		switch a.Reason {
 		case "FUTURE":
 			add(Reason{Code: WhyFuture, Since: a.Since, Holds: true, Release: "records of the present; or a flow with another max_future_skew, if the clocks of the producers are right",
-				Text: fmt.Sprintf("%s has set aside %d records from the future since its watermark moved last, to %s: they move no watermark", name, a.Stale, p.Watermark)})
+				Text: fmt.Sprintf("%s has set aside %s from the future since its watermark moved last, to %s: that moves no watermark", name, records(&a.Stale), p.Watermark)})
 			told = true
 		case "LATE":
 			add(Reason{Code: WhyLate, Since: a.Since, Holds: true, Release: "records that are newer than the watermark; one record with a time far ahead may have moved it there",
-				Text: fmt.Sprintf("%s has set aside %d records as late since its watermark moved last, to %s", name, a.Stale, p.Watermark)})
+				Text: fmt.Sprintf("%s has set aside %s as late since its watermark moved last, to %s", name, records(&a.Stale), p.Watermark)})
 			told = true
 		}
 	}

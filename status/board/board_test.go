@@ -186,7 +186,7 @@ func TestWhyOnTheEngine(t *testing.T) {
 			s.put(0, 1, 2, 3, 4)
 			s.put(1, 1)
 			s.pass(time.Minute)
-			if why := s.why(); len(why) != 1 || why[status.WhySilent].Holder != "partition 1" || time.Since(*why[status.WhySilent].Since) < 50*time.Second {
+			if why := s.why(); len(why) != 2 || why[status.WhyLateness].Code == "" || why[status.WhySilent].Holder != "partition 1" || time.Since(*why[status.WhySilent].Since) < 50*time.Second {
 				t.Errorf("%v", why)
 			}
 			s.put(1, 2, 5, 6)
