@@ -20,6 +20,9 @@ import (
 // The test binary is weir itself when this variable is set, so that the tests drive real processes.
 const asWeir = "WEIR_TEST_AS_WEIR"
 
+// raceOptions is the variable with the options of the race detector.
+const raceOptions = "GORACE"
+
 // patience only keeps a test that waits for something from hanging for ever.
 const patience = 5 * time.Minute
 
@@ -28,6 +31,9 @@ func TestMain(m *testing.M) {
 		mutate(os.Getenv(asMutant))
 		demoEvents /= slowdown
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	if os.Getenv(raceOptions) == "" {
+		os.Setenv(raceOptions, "atexit_sleep_ms=0") // under the race detector every process would end a second after its end
 	}
 	code := pgtest.Run(m, pgtest.Config{})
 	kafkatest.Close()
