@@ -49,6 +49,20 @@ func child(t *testing.T, f *fleet, text string) *process {
 	return p
 }
 
+// TestRepeats: what processes say that they publish again is counted, by their names.
+func TestRepeats(t *testing.T) {
+	t.Parallel()
+	f := &fleet{}
+	p := child(t, f, "a sink is down; the run waits for it\nfailed; the run goes on from its last commit\nthe end")
+	err := poll(t.Context(), patience, func() (bool, error) { _, _, ok := p.when("the end"); return ok, nil }, "all is said")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, others := f.repeats("chi"), f.repeats("x-"); n != 2 || others != 0 {
+		t.Errorf("%d epochs are published again, and %d of others", n, others)
+	}
+}
+
 // TestProcesses: a process stands still, goes on and is ended by its id; its faults are read from what it says.
 func TestProcesses(t *testing.T) {
 	t.Parallel()

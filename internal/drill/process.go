@@ -156,6 +156,20 @@ func (p *process) when(words ...string) (time.Time, string, bool) {
 	return time.Time{}, "", false
 }
 
+// repeats is how often the processes whose names begin so say that they may publish again what they have published: they went on from their last commit, or
+// a sink was down.
+func (f *fleet) repeats(prefix string) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.all {
+		if strings.HasPrefix(p.name, prefix) {
+			said := p.said()
+			n += strings.Count(said, "the run goes on from its last commit") + strings.Count(said, "a sink is down")
+		}
+	}
+	return n
+}
+
 // fault is the first failpoint that fired.
 func (p *process) fault() (fired, bool) {
 	p.mu.Lock()
