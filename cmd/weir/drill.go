@@ -115,6 +115,7 @@ func (a *app) drill(ctx context.Context, o drillOptions) error {
 	o.Logger = a.quiet()
 	if len(o.kinds) > 0 {
 		o.Targets = o.lay
+		defer o.endDrillSinks()
 	}
 	o.Open = func(ctx context.Context, store string) (control.ControlStore, error) { return openStore(ctx, store) }
 	if !a.json {

@@ -34,6 +34,7 @@ const (
 	sinkKafka      = "kafka"
 	sinkIdempotent = "kafka-idempotent"
 	sinkPostgres   = "postgres"
+	sinkKinesis    = "kinesis"
 )
 
 // sinkKinds are all types of sink, as flow.SinkTypes names them.
@@ -45,7 +46,7 @@ var sinkKinds = map[string]sinkKind{
 	sinkIdempotent: {"topic", openTopic(true)},
 	sinkPostgres:   {"table", openTable},
 	sinkClickHouse: {"table", openView},
-	"kinesis":      {"stream", openStream},
+	sinkKinesis:    {"stream", openStream},
 }
 
 // sinkForms are the forms of --sink, for people.

@@ -39,3 +39,34 @@ func (e *Emulator) Create(ctx context.Context, name string, shards int32) error 
 	}
 	return err
 }
+
+// Read gives the data of every record that a stream holds, shard by shard and in order.
+func (e *Emulator) Read(ctx context.Context, name string, fn func(data []byte) error) error {
+	api := e.Client()
+	shards, err := api.ListShards(ctx, &kinesis.ListShardsInput{StreamName: &name})
+	if err != nil {
+		return err
+	}
+	for _, shard := range shards.Shards {
+		at, err := api.GetShardIterator(ctx, &kinesis.GetShardIteratorInput{StreamName: &name, ShardId: shard.ShardId, ShardIteratorType: types.ShardIteratorTypeTrimHorizon})
+		if err != nil {
+			return err
+		}
+		for next := at.ShardIterator; next != nil; {
+			page, err := api.GetRecords(ctx, &kinesis.GetRecordsInput{ShardIterator: next})
+			if err != nil {
+				return err
+			}
+			if len(page.Records) == 0 {
+				break // the emulator pages without holes
+			}
+			for _, r := range page.Records {
+				if err := fn(r.Data); err != nil {
+					return err
+				}
+			}
+			next = page.NextShardIterator
+		}
+	}
+	return nil
+}
