@@ -86,47 +86,56 @@ func TestTrapPlainStatements(t *testing.T) {
 	t.Parallel()
 	db := place(t)
 	super := pgtest.Connect(t, db.Super)
-	for series, c := range []struct {
-		name, meanwhile, end string
-		naive                bool
+	series := 0
+	for _, c := range []struct {
+		name, meanwhile string
+		naive           bool
 	}{
-		{"expires", ``, "ROLLBACK", false},
+		{"expires", ``, false},
 		// OFFSET 0 is what keeps the clock behind the lock.
-		{"expires, naive", ``, "ROLLBACK", true},
-		{"taken over", `UPDATE weir.leases SET owner = 'b', fence_token = fence_token + 1, until = clock_timestamp() + interval '1 h'`, "COMMIT", false},
-		{"taken over by the same owner", `UPDATE weir.leases SET fence_token = fence_token + 1, until = clock_timestamp() + interval '1 h'`, "COMMIT", false},
+		{"expires, naive", ``, true},
+		{"taken over", `UPDATE weir.leases SET owner = 'b', fence_token = fence_token + 1, until = clock_timestamp() + interval '1 h'`, false},
+		{"taken over by the same owner", `UPDATE weir.leases SET fence_token = fence_token + 1, until = clock_timestamp() + interval '1 h'`, false},
 	} {
-		run(t, super, `DELETE FROM weir.leases`)
 		s := open(t, db, Config{})
-		cases := loneCases(t, super, series+1)
-		leases := make([]control.Lease, len(cases))
-		conns := make([]*pgx.Conn, len(cases))
-		for i := range cases {
-			leases[i], conns[i] = acquired(t, s, control.RunLease(cases[i].run), "a", time.Hour), pgtest.Connect(t, db.Runtime)
+		var cases []loneCase
+		var waits []func() error
+		start := func() (waits []func() error) {
+			for _, lone := range cases {
+				l, conn := control.Lease{Name: control.RunLease(lone.run), Owner: "a", Token: 1, TTL: time.Hour}, pgtest.Connect(t, db.Runtime)
+				waits = append(waits, after(func() error {
+					if !c.naive {
+						return s.Fenced(t.Context(), l, lone.effect)
+					}
+					_, err := conn.Exec(t.Context(), strings.Replace(lone.statement, " OFFSET 0", "", 1), append([]any{l.Name, "a", int64(l.Token)}, lone.args...)...)
+					return err
+				}))
+			}
+			return waits
 		}
-		blocker := begun(t, db.Super)
-		run(t, super, `UPDATE weir.leases SET until = clock_timestamp() + interval '2 s'`)
-		run(t, blocker, `SELECT FROM weir.leases FOR UPDATE`)
-		waits := make([]func() error, len(cases))
-		for i, lone := range cases {
-			waits[i] = after(func() error {
-				if !c.naive {
-					return s.Fenced(t.Context(), leases[i], lone.effect)
+		expiring(t, func(term time.Duration) (begins bool) {
+			run(t, super, `DELETE FROM weir.leases`)
+			series++
+			cases = loneCases(t, super, series)
+			for _, lone := range cases {
+				acquired(t, s, control.RunLease(lone.run), "a", time.Hour)
+			}
+			if c.meanwhile == "" {
+				if waits, begins = overdue(t, db, super, term, len(cases), start); !begins {
+					for _, wait := range waits {
+						_ = wait() // whatever became of it
+					}
 				}
-				_, err := conns[i].Exec(t.Context(), strings.Replace(lone.statement, " OFFSET 0", "", 1), append([]any{leases[i].Name, "a", int64(leases[i].Token)}, lone.args...)...)
-				return err
-			})
-		}
-		waiting(t, super, len(cases))
-		if !one[bool](t, super, `SELECT min(until) > clock_timestamp() FROM weir.leases`) {
-			t.Fatal("the machine is too slow for this test: the leases expired before the effects waited")
-		}
-		if c.meanwhile == "" {
-			run(t, super, `SELECT pg_sleep(extract(epoch FROM max(until) - clock_timestamp()) + 0.01) FROM weir.leases`)
-		} else {
+				return begins
+			}
+			blocker := begun(t, db.Super)
+			run(t, blocker, `SELECT FROM weir.leases FOR UPDATE`)
+			waits = start()
+			waiting(t, super, len(cases))
 			run(t, blocker, c.meanwhile)
-		}
-		run(t, blocker, c.end)
+			run(t, blocker, "COMMIT")
+			return true
+		})
 		for i, lone := range cases {
 			err := waits[i]()
 			got, want := one[int](t, super, lone.stands), 0

@@ -252,30 +252,41 @@ func TestDeadlockIsRetried(t *testing.T) {
 	db := place(t)
 	s, super := open(t, db, Config{TTL: time.Minute}), pgtest.Connect(t, db.Super)
 	var ids []int64
-	for i := range 2 {
+	for i := range 3 {
 		if _, _, err := s.Admit(t.Context(), request(fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	events, err := s.Claim(t.Context(), "w", 2)
-	if err != nil || len(events) != 2 {
+	events, err := s.Claim(t.Context(), "w", 3)
+	if err != nil || len(events) != 3 {
 		t.Fatal(events, err)
 	}
-	ids = []int64{events[0].ID, events[1].ID}
+	ids = []int64{events[0].ID, events[1].ID, events[2].ID}
 	l := acquired(t, s, "job", "a", time.Hour)
 	other := begun(t, db.Super)
 	run(t, other, "SET LOCAL deadlock_timeout = '1 min'") // so that the store is the one that finds the deadlock
 	run(t, other, `SELECT FROM weir.outbox WHERE id = $1 FOR UPDATE`, ids[1])
+	// The server looks for a deadlock once, a while after somebody has begun to wait: the store has to be the last to do that.
+	first := begun(t, db.Super)
+	run(t, first, `SELECT FROM weir.outbox WHERE id = $1 FOR UPDATE`, ids[2])
 	wait := after(func() error {
-		return s.Fenced(t.Context(), l, control.Deliver{EventIDs: ids[:1]}, control.Deliver{EventIDs: ids[1:]})
+		return s.Fenced(t.Context(), l, control.Deliver{EventIDs: ids[:1]}, control.Deliver{EventIDs: ids[2:]}, control.Deliver{EventIDs: ids[1:2]})
 	})
 	waiting(t, super, 1)
-	run(t, other, `SELECT FROM weir.outbox WHERE id = $1 FOR UPDATE`, ids[0])
+	waitOther := after(func() error {
+		_, err := other.Exec(t.Context(), `SELECT FROM weir.outbox WHERE id = $1 FOR UPDATE`, ids[0])
+		return err
+	})
+	waiting(t, super, 2)
+	run(t, first, "ROLLBACK")
+	if err := waitOther(); err != nil {
+		t.Fatal(err)
+	}
 	run(t, other, "ROLLBACK")
 	if err := wait(); err != nil {
 		t.Fatal(err)
 	}
-	if n := one[int](t, super, `SELECT count(*) FROM weir.outbox WHERE delivered IS NOT NULL`); n != 2 {
+	if n := one[int](t, super, `SELECT count(*) FROM weir.outbox WHERE delivered IS NOT NULL`); n != 3 {
 		t.Errorf("%d delivered", n)
 	}
 	if n := one[int](t, super, `SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()`); n != 1 {

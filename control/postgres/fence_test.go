@@ -156,15 +156,13 @@ func (p *stopper) hook(step string) error {
 	return nil
 }
 
-// takenOver acquires as a stand-by does, asking again and again, and returns how long that took by the server's clock since the last term began.
-func takenOver(t *testing.T, s *Store, super *pgx.Conn, ttl time.Duration) (control.Lease, time.Duration) {
+// takenOver acquires as a stand-by does, asking again and again.
+func takenOver(t *testing.T, s *Store, super *pgx.Conn, name, owner string) control.Lease {
 	t.Helper()
-	name := control.StreamLease(stream.RunID)
-	began := one[time.Time](t, super, `SELECT acquired FROM weir.leases WHERE name = $1`, name)
 	for {
-		l, err := s.Acquire(t.Context(), name, "b", ttl)
+		l, err := s.Acquire(t.Context(), name, owner, time.Hour)
 		if err == nil {
-			return l, one[time.Time](t, super, `SELECT acquired FROM weir.leases WHERE name = $1`, name).Sub(began)
+			return l
 		}
 		if !codes.Has(err, codes.LeaseHeld) {
 			t.Fatal(err)
@@ -173,31 +171,34 @@ func takenOver(t *testing.T, s *Store, super *pgx.Conn, ttl time.Duration) (cont
 	}
 }
 
-// An owner that stops inside the transaction of a commit, everything written and the lease held, is ended by the server. The next owner is there
-// within the term, the time-out and a second, and of the old one's epoch nothing stands.
+// An owner that stops inside the transaction of a commit, the lease held, is ended by the server after half a term, of the session's or of the lease's own if that is
+// shorter, and of his epoch nothing stands. The next owner has another login, which cannot end him, and waits for him much longer than that. The old one stands at
+// the first moment at which he holds anything, so that nothing of his depends on those time-outs before.
 func TestStoppedInsideCommit(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	db := place(t)
 	super := pgtest.Connect(t, db.Super)
-	for _, cfg := range []time.Duration{ttl, time.Minute} { // by the session's time-outs, or those of the transaction
+	before, b := open(t, db, Config{}), open(t, db, Config{URL: db.Super, TTL: 4 * time.Minute})
+	for _, cfg := range []time.Duration{ttl, time.Hour} {
 		run(t, super, `DELETE FROM weir.leases`)
 		run(t, super, `TRUNCATE weir.journal CASCADE`)
-		p := newStopper("commit")
-		a, b := open(t, db, Config{TTL: cfg, Hook: p.hook}), open(t, db, Config{TTL: cfg})
+		l, j := owned(t, before, "a", time.Hour)
+		commitEpochs(t, j, stream, 1, 1)
+		p := newStopper("locked")
+		a := open(t, db, Config{TTL: cfg, Hook: p.hook})
 		t.Cleanup(p.open) // before the stores are closed, which waits for their connections
-		_, zombie := owned(t, a, "a", ttl)
-		commitEpochs(t, zombie, stream, 1, 1)
+		if cfg > ttl {
+			l.TTL = ttl
+		}
+		zombie := a.Under(l)
 		other := stream
 		other.Seed++
 		p.armed.Store(true)
 		wait := after(func() error { return zombie.Commit(t.Context(), other.Commit(2)) })
 		<-p.stopped
-		l, took := takenOver(t, b, super, time.Hour)
-		if bound := ttl + ttl/2 + time.Second; took > bound {
-			t.Errorf("the take-over came after %s, want at most %s", took, bound)
-		}
-		j := b.Under(l)
+		expire(t, super)
+		j = b.Under(acquired(t, b, l.Name, "b", time.Hour))
 		mustHold(t, j, stream, 1)
 		commitEpochs(t, j, stream, 2, 2)
 		p.open()
@@ -242,34 +243,54 @@ func (c *stuckConn) Write(b []byte) (int, error) {
 // message. The next owner ends it.
 func TestStoppedWhileSending(t *testing.T) {
 	t.Parallel()
-	const ttl = 2 * time.Second
 	db := place(t)
-	p := &stuck{newGate()}
-	a, b, super := open(t, db, Config{TTL: ttl, dial: p.dial}), open(t, db, Config{TTL: ttl}), pgtest.Connect(t, db.Super)
-	t.Cleanup(p.open)
-	_, zombie := owned(t, a, "a", time.Hour)
-	commitEpochs(t, zombie, stream, 1, 1)
+	var p *stuck
+	a := open(t, db, Config{dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		return p.dial(ctx, network, address)
+	}})
+	super := pgtest.Connect(t, db.Super)
 	large := stream.Commit(2)
 	large.Partitions[0].Rows.Data = make([]byte, 3<<20)
 	large.Partitions[0].Rows.Count = 1
-	p.armed.Store(true)
-	wait := after(func() error { return zombie.Commit(t.Context(), large) })
-	<-p.stopped
+	ended := make(chan error, 1)
+	var ttl time.Duration
+	expiring(t, func(term time.Duration) bool {
+		ttl, p = term, &stuck{newGate()}
+		run(t, super, `DELETE FROM weir.leases`)
+		run(t, super, `TRUNCATE weir.journal CASCADE`)
+		a.pool.Reset()
+		l, j := owned(t, a, "a", time.Hour)
+		commitEpochs(t, j, stream, 1, 1)
+		l.TTL = ttl // what the transaction goes by
+		p.armed.Store(true)
+		go func() { ended <- a.Under(l).Commit(t.Context(), large) }()
+		select {
+		case <-p.stopped:
+			return true
+		case err := <-ended: // it stood still for half a term before that
+			if !codes.Has(err, codes.StoreUnavailable) {
+				t.Fatalf("a large epoch: %v", err)
+			}
+			return false
+		}
+	})
+	t.Cleanup(p.open) // before the store is closed, which waits for its connections
 	expire(t, super)
 	naive := pgtest.Connect(t, db.Runtime)
-	run(t, naive, `SELECT set_config('lock_timeout', '1500', false)`) // longer than a transaction may stand still
+	run(t, naive, `SELECT set_config('lock_timeout', $1, false)`, millis(ttl)) // longer than a transaction may stand still
 	if _, err := naive.Exec(t.Context(), callAcquire, control.StreamLease(stream.RunID), "naive", time.Hour, ""); stateOf(err) != lockTimeout {
 		t.Errorf("negative control: the server ended it by itself: %v", err)
 	}
-	l, err := b.Acquire(t.Context(), control.StreamLease(stream.RunID), "b", time.Hour)
-	if err != nil || l.Token != 2 {
-		t.Fatalf("take-over: %+v, %v", l, err)
+	b := open(t, db, Config{TTL: 2 * time.Second})
+	l := takenOver(t, b, super, control.StreamLease(stream.RunID), "b")
+	if l.Token != 2 {
+		t.Fatalf("take-over: %+v", l)
 	}
 	p.open()
-	if err := wait(); !codes.Has(err, codes.StoreUnavailable) {
+	if err := <-ended; !codes.Has(err, codes.StoreUnavailable) {
 		t.Errorf("the old owner: %v", err)
 	}
-	mustHold(t, b.Under(l), stream, 1)
+	mustHold(t, a.Under(l), stream, 1)
 }
 
 // A commit that queues for the lease's row until its term is over is refused, by the clock after the wait; one that queues for longer than
@@ -280,23 +301,19 @@ func TestCommitQueuesForLease(t *testing.T) {
 	s, super := open(t, db, Config{}), pgtest.Connect(t, db.Super)
 	_, j := owned(t, s, "a", time.Hour)
 	commitEpochs(t, j, stream, 1, 1)
-	run(t, super, `UPDATE weir.leases SET until = clock_timestamp() + interval '700 ms'`)
-	blocker := begun(t, db.Super)
-	run(t, blocker, `SELECT FROM weir.leases FOR UPDATE`)
-	wait := after(func() error { return j.Commit(t.Context(), stream.Commit(2)) })
-	waiting(t, super, 1)
-	if !one[bool](t, super, `SELECT until > clock_timestamp() FROM weir.leases`) {
-		t.Fatal("the machine is too slow for this test: the lease expired before the commit waited")
-	}
-	run(t, super, `SELECT pg_sleep(extract(epoch FROM until - clock_timestamp()) + 0.01) FROM weir.leases`)
-	run(t, blocker, "ROLLBACK")
-	if err := wait(); !codes.Has(err, codes.StaleFence) {
-		t.Errorf("after the wait: %v, want STALE_FENCE", err)
-	}
+	expiring(t, func(term time.Duration) bool {
+		wait, begun := overdue(t, db, super, term, 1, func() func() error {
+			return after(func() error { return j.Commit(t.Context(), stream.Commit(2)) })
+		})
+		if err := wait(); !codes.Has(err, codes.StaleFence) {
+			t.Errorf("after the wait: %v, want STALE_FENCE", err)
+		}
+		return begun
+	})
 
 	l, _ := owned(t, s, "a", time.Hour)
 	l.TTL = 400 * time.Millisecond // what the transaction goes by
-	run(t, blocker, "BEGIN")
+	blocker := begun(t, db.Super)
 	run(t, blocker, `SELECT FROM weir.leases FOR UPDATE`)
 	if err := s.Under(l).Commit(t.Context(), stream.Commit(2)); !codes.Has(err, codes.StoreUnavailable) {
 		t.Errorf("longer than half a term: %v, want STORE_UNAVAILABLE", err)
@@ -345,21 +362,25 @@ func TestFencedCommitTakesTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	db := place(t)
 	c := &counted{}
-	s := open(t, db, Config{MaxConns: 1, dial: c.dial})
+	before := 0
+	s := open(t, db, Config{TTL: 2 * time.Minute, MaxConns: 1, dial: c.dial, Hook: func(step string) error {
+		if c.mu.Lock(); step == "begin" { // the pool may have looked whether a connection that was idle for a while still lives
+			before = c.trips
+		}
+		c.mu.Unlock()
+		return nil
+	}})
 	l, j := owned(t, s, "a", time.Hour)
 	epoch := uint64(0)
 	commit := func() (trips int) {
 		t.Helper()
 		epoch++
-		c.mu.Lock()
-		before := c.trips
-		c.mu.Unlock()
 		commitEpochs(t, j, stream, epoch, epoch)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.trips - before
 	}
-	for _, ttl := range []time.Duration{time.Hour, 5 * time.Second} {
+	for _, ttl := range []time.Duration{time.Hour, time.Minute} {
 		l.TTL = ttl
 		j = s.Under(l)
 		for range 8 { // statements are prepared

@@ -27,11 +27,15 @@ func place(t testing.TB) pgtest.DB {
 	return pgtest.Database(t, migrated)
 }
 
-// open opens a store, as the role runtime unless cfg names a URL, and closes it at the end of the test.
+// open opens a store, as the role runtime unless cfg names a URL, and closes it at the end of the test. Its time-outs, unless cfg says which, are
+// longer than any machine keeps it waiting.
 func open(t testing.TB, db pgtest.DB, cfg Config) *Store {
 	t.Helper()
 	if cfg.URL == "" {
 		cfg.URL = db.Runtime
+	}
+	if cfg.TTL == 0 {
+		cfg.TTL = time.Minute
 	}
 	s, err := Open(t.Context(), cfg)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 // is worth more than an unknown.
 const grace = 2 * time.Second
 
-// patient breaks what is under way on a connection grace after ctx has ended, until end is called. Statements are given a context without an
+// patient breaks what is under way on a connection that long after ctx has ended, until end is called. Statements are given a context without an
 // end: the driver starts a goroutine for each one whose context can end, which costs more than this.
-func patient(ctx context.Context, conn *pgx.Conn) (end func()) {
+func patient(ctx context.Context, conn *pgx.Conn, grace time.Duration) (end func()) {
 	if ctx.Done() == nil {
 		return func() {}
 	}

@@ -15,9 +15,11 @@ import (
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	db := place(t)
-	s, super := open(t, db, Config{TTL: time.Minute, MaxConns: 1}), pgtest.Connect(t, db.Super)
-	l := acquired(t, s, "job", "a", time.Hour)
+	super := pgtest.Connect(t, db.Super)
 	for key, answered := range map[string]bool{"answered": true, "given up": false} {
+		grace := map[bool]time.Duration{true: time.Minute, false: time.Millisecond}[answered] // the answer comes within it on any machine, or never does
+		s := open(t, db, Config{TTL: time.Minute, MaxConns: 1, grace: grace})
+		l := acquired(t, s, "job", "a", time.Hour)
 		pid := int(mustPID(t, s))
 		ctx, cancel := context.WithCancel(t.Context())
 		blocker := begun(t, db.Super)

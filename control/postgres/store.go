@@ -43,6 +43,8 @@ type Config struct {
 	// now is the clock of deadlines, time.Now.
 	now  func() time.Time
 	dial pgconn.DialFunc
+	// grace is for tests; it defaults to the constant.
+	grace time.Duration
 }
 
 func (c *Config) defaults() {
@@ -54,6 +56,7 @@ func (c *Config) defaults() {
 	set(&c.TTL, 10*time.Second)
 	set(&c.StatementTimeout, 30*time.Second)
 	set(&c.ConnectTimeout, 5*time.Second)
+	set(&c.grace, grace)
 	if c.MaxConns <= 0 {
 		c.MaxConns = 16
 	}
@@ -279,7 +282,7 @@ func (s *Store) attempt(ctx context.Context, fn func(ctx context.Context, conn *
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	defer patient(ctx, conn.Conn())()
+	defer patient(ctx, conn.Conn(), s.cfg.grace)()
 	if err := fn(context.WithoutCancel(ctx), conn.Conn()); err != nil {
 		return err
 	}
