@@ -42,7 +42,7 @@ var (
 	RequestInvalid      = add("REQUEST_INVALID", ExitConfig, Fatal, "A request, a cursor or a filter is not one that can be served; the part is named.", "Mend what the message names.")
 	RetentionAtRisk     = add("RETENTION_AT_RISK", ExitRecovery, Retry, "The log is about to remove records that the run needs: a warning, before they are lost.", "Let the run catch up, or keep the log longer (retention.ms, retention.bytes); the message has the numbers.")
 	RunFinished         = add("RUN_FINISHED", ExitConfig, Fatal, "The run has ended (FINISHED) and is not resumed by accident.", "Use a new --run-id.")
-	RunIDInvalid        = add("RUN_ID_INVALID", ExitConfig, Fatal, "The run id is empty, too long, or holds control characters.", "Use 1 to 200 bytes of UTF-8 without control characters.")
+	RunIDInvalid        = add("RUN_ID_INVALID", ExitConfig, Fatal, "The run id is empty, too long, or holds characters that are not seen.", "Use 1 to 200 bytes of UTF-8 without blanks and control characters.")
 	RunMismatch         = add("RUN_MISMATCH", ExitConfig, Fatal, "The run id belongs to another flow, topic or partition layout.", "Use a new --run-id, or the flow and topic that the run was started with.")
 	RunNotQueued        = add("RUN_NOT_QUEUED", ExitFenced, Fatal, "The run is not waiting to be started: another worker has it, or it has ended.", "Nothing has to be done; `weir runs show` tells where it stands.")
 	RunNotRunning       = add("RUN_NOT_RUNNING", ExitFenced, Fatal, "The run is not running: it was never started, or it has ended.", "Nothing has to be done; `weir runs show` tells where it stands.")
@@ -64,8 +64,8 @@ var (
 	StoreUnsupported    = add("STORE_UNSUPPORTED", ExitConfig, Fatal, "This version of weir does not have that kind of store.", "Use sqlite:PATH, or PostgreSQL 14 or later.")
 	StreamFenceStale    = add("STREAM_FENCE_OBSOLETO", ExitFenced, Fatal, "A stream worker no longer holds the lease of its run: it expired and was taken over, or the worker was stopped for longer than the lease lasts. Nothing it did since was published.", "Nothing is lost: the next owner goes on from the last commit. Start the worker again to stand by.")
 	StreamLeaseHeld     = add("STREAM_LEASE_OCUPADO", ExitFenced, Fatal, "Another stream worker owns the run, and its lease has not expired.", "Leave that worker alone, stop it, or start with --standby to take over when its lease ends; `weir lease show` names it.")
-	TopicMissing        = add("TOPIC_MISSING", ExitConfig, Fatal, "The topic does not exist. weir does not create input topics.", "Check the spelling of the topic, or create it; `weir replay publish --create-partitions N` creates one.")
-	TopicRecreated      = add("TOPIC_RECREATED", ExitRecovery, Fatal, "The topic was deleted and created again since the run's last cut.", "Start a new run id for the new topic.")
+	TopicMissing        = add("TOPIC_MISSING", ExitConfig, Fatal, "The topic or stream does not exist. weir does not create input topics.", "Check the spelling, and the brokers or the region, or create it; `weir replay publish --create-partitions N` creates a topic.")
+	TopicRecreated      = add("TOPIC_RECREATED", ExitRecovery, Fatal, "The topic or stream was deleted and created again since the run's last cut.", "Start a new run id for the new one.")
 )
 
 var catalogue []*Code

@@ -95,6 +95,9 @@ func NotClaimed(claimant string, ids []int64) error {
 	if claimant != "" {
 		by = strconv.Quote(claimant)
 	}
+	if len(ids) == 1 {
+		return codes.New(codes.EventNotClaimed, "outbox event %d is not claimed by %s", ids[0], by)
+	}
 	shown := ids[:min(len(ids), 10)]
 	return codes.New(codes.EventNotClaimed, "%d outbox events are not claimed by %s: %v", len(ids), by, shown)
 }

@@ -78,7 +78,10 @@ func (a *app) runsSubmitCommand() *cobra.Command {
 		if err := checkNames(flows, snapshots, flow, snapshot); err != nil {
 			return err
 		}
-		if key == "" {
+		switch {
+		case key == "" && f.Changed("key"):
+			return usagef("--key is empty: the same request would be admitted each time; leave it out if that is meant")
+		case key == "":
 			key = "cli-" + rand.Text()
 		}
 		body, err := record.AppendJSON(nil, map[string]any{"flow": flow, "snapshot": snapshot})

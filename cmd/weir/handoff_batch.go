@@ -102,7 +102,7 @@ func (a *app) handOver(ctx context.Context, b batchOptions) error {
 	}
 	defer a.giveBack(ctx, hold)
 	bound := plan.MemoryBound(len(mark.Partitions))
-	a.notice("weir: %s: at most %d MiB of memory for the state and buffers of %d partitions\n", printable(b.snapshot), bound.Total>>20, len(mark.Partitions))
+	a.notice("weir: %s: at most %d MiB of memory for the state and buffers of %s\n", printable(b.snapshot), bound.Total>>20, count(len(mark.Partitions), "partition"))
 	cfg := b.history(plan, mark)
 	cfg.Journal, cfg.Runs = drilled{store.Under(hold.Lease()), faults.hooks(o.run)}, store
 	cfg.OnCommit = func(epoch uint64, records int64) { a.log.Info("committed", "epoch", epoch, "records", records) }
@@ -292,6 +292,6 @@ func (a *app) handedOver(ctx context.Context, o *handOverOptions, store control.
 	} else {
 		a.printf("%s\n", printable(manifestText(m)))
 	}
-	a.printf("%d records of history taken in; go on with: weir run FLOW --run-id %s --topic %s …\n", r.History.Records, printable(o.run), printable(o.topic))
+	a.printf("%s of history taken in; go on with: weir run FLOW --run-id %s --topic %s …\n", count(r.History.Records, "record"), printable(o.run), printable(o.topic))
 	return nil
 }

@@ -40,8 +40,16 @@ func (a *app) useLog(o logFlags) {
 	}
 	if o.logFormat == "json" {
 		a.jsonLog = true
-		a.log = slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: &a.level}))
+		a.log = slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: &a.level, ReplaceAttr: withUnit}))
 	}
+}
+
+// withUnit writes a stretch of time as text, such as "1.5ms", as a log for people does: a bare number would not say what it counts.
+func withUnit(_ []string, at slog.Attr) slog.Attr {
+	if at.Value.Kind() == slog.KindDuration {
+		at.Value = slog.StringValue(at.Value.Duration().String())
+	}
+	return at
 }
 
 // say writes what people are to be told to the log, whatever its level. It is for a log in JSON, which nothing else may stand between.

@@ -108,6 +108,8 @@ func (o runOptions) check() error {
 		return usagef("--partitions must be at least 1, not %d", o.partitions)
 	case o.checkpointEvery < 0:
 		return usagef("--checkpoint-every must be 0 (at the end only) or more, not %s", o.checkpointEvery)
+	case o.maxSkew < 0 || o.minFreeDisk < autoFreeDisk:
+		return usagef("--max-skew must be 0 (no bound) or more, and --min-free-disk %d (weir chooses), 0 (not looked at) or more", autoFreeDisk)
 	}
 	if err := o.checkBrokers(); err != nil {
 		return err
@@ -303,7 +305,7 @@ func (a *app) printBound(ctx context.Context, plan *flow.Plan, source sources.So
 		return err
 	}
 	bound := plan.MemoryBound(len(info.Partitions))
-	a.notice("weir: %s: at most %d MiB of memory for the state and buffers of %d partitions\n", printable(info.Name), bound.Total>>20, len(info.Partitions))
+	a.notice("weir: %s: at most %d MiB of memory for the state and buffers of %s\n", printable(info.Name), bound.Total>>20, count(len(info.Partitions), "partition"))
 	heap.Floor(min(heapFloor, bound.Total/2)) // to the end of the process
 	return nil
 }

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -59,9 +62,15 @@ func (o *runOptions) checkScope() error {
 	return nil
 }
 
-// ownName refuses a run id that reads as that of a partition of a run which is shared out: whoever shares that one out would take it for its own.
+// ownName refuses a run id that reads as that of a partition of a run which is shared out: whoever shares that one out would take it for its own. It also
+// refuses one that nobody could type or tell from another: with blanks, or with letters that are not seen.
 func ownName(flag, id string) error {
-	if !group.IsPart(id) {
+	switch {
+	case !utf8.ValidString(id) || strings.ContainsFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
+		return codes.New(codes.RunIDInvalid, "%s %.200q has a blank, a control character or another that is not seen", flag, id)
+	case strings.HasPrefix(id, "-"):
+		return codes.New(codes.RunIDInvalid, "%s %.200q begins with a dash: other commands would take it for a flag", flag, id)
+	case !group.IsPart(id):
 		return nil
 	}
 	return codes.New(codes.RunIDInvalid, "%s %q ends in / and a number, as the runs of partitions do that `weir run --scope partition` makes; choose another name", flag, id)

@@ -140,7 +140,12 @@ func (a *app) tapCommand() *cobra.Command {
 			"they are committed. It is a sample: what exceeds --rate is left out, and how much is said on stderr. Control characters in data are escaped.",
 		Example: "  weir tap --url http://127.0.0.1:8787\n  weir tap --url http://127.0.0.1:8787 --kinds late,quarantined --json\n  weir tap --url http://127.0.0.1:8787 -n 10",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.tapFrom(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.n < 0 || cmd.Flags().Changed("partition") && o.partition < 0 {
+				return usagef("--number and --partition must not be negative")
+			}
+			return a.tapFrom(cmd.Context(), o)
+		},
 	}
 	o.addURL(cmd)
 	f := cmd.Flags()
@@ -198,7 +203,7 @@ func (a *app) tapFrom(ctx context.Context, o tapOptions) error {
 func (a *app) leftOut(data string) {
 	var left struct{ Events int64 }
 	if json.Unmarshal([]byte(data), &left) == nil && left.Events > 0 {
-		a.notice("weir: %d events were left out, more than --rate allows\n", left.Events)
+		a.notice("weir: left out, more than --rate allows: %s\n", count(left.Events, "event"))
 	}
 }
 

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A run id that nobody could type, or tell from another, is refused before anything is opened.
+func TestRunIDsThatNobodyCanType(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	for _, id := range []string{"h 3", " ", " r", "r\t", "a\nb", "a\u00a0b", "a\u202eb", "a\x00b", "a\u200bb", "\x1b[2J", "-x", "--json"} {
+		if strings.Contains(id, "\x00") {
+			continue // no process can be given it
+		}
+		for _, args := range [][]string{
+			{"run", "flow.yaml", "--log", "nowhere.log", "--run-id=" + id, "--store", "sqlite:weir.db"},
+			{"batch", "run", "--flow", "flow.yaml", "--snapshot", "snapshot.jsonl", "--hand-over-to=" + id, "--store", "sqlite:weir.db", "--brokers", "127.0.0.1:1", "--topic", "t"},
+		} {
+			r := refused(t, dir, 3, []string{"RUN_ID_INVALID"}, args...)
+			if strings.ContainsAny(r.stderr, "\x1b\u202e") {
+				t.Errorf("%q is told as it is: %q", id, r.stderr)
+			}
+		}
+	}
+	must(t, dir, "replay", "build", "--snapshot", "snapshot.jsonl", "--faults", "faults.json", "--out", "arrivals.log")
+	for _, id := range []string{"é", "a/b", "a:b", "..", "ticks_1-2.x@y", "日本"} {
+		must(t, dir, "run", "flow.yaml", "--log", "arrivals.log", "--run-id", id, "--store", "sqlite:weir.db", "--artifacts", "art")
+	}
+}
+
+// What is given and means nothing is refused, and not taken for what was left out.
+func TestFlagsThatMeanNothing(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	for line, words := range map[string]string{
+		"tap --url http://127.0.0.1:1 -n -1":                                                        "--number",
+		"tap --url http://127.0.0.1:1 --partition -2":                                               "--partition",
+		"run flow.yaml --log arrivals.log --run-id r --store sqlite:weir.db --max-skew -1s":         "--max-skew",
+		"run flow.yaml --log arrivals.log --run-id r --store sqlite:weir.db --min-free-disk -7":     "--min-free-disk",
+		"runs submit --store sqlite:weir.db --flow ema --snapshot monday --key=":                    "--key is empty",
+		"run flow.yaml --log arrivals.log --run-id r --store sqlite:weir.db --once-n 3 --until-n 2": "give one of them",
+		"run flow.yaml --log arrivals.log --run-id r --store sqlite:weir.db --epoch 0s":             "--epoch",
+		"run flow.yaml --log arrivals.log --run-id r --store sqlite:weir.db --checkpoint-every -1s": "--checkpoint-every",
+		"batch worker --store sqlite:weir.db --artifacts a --flows . --snapshots . --poll 0s":       "--poll",
+		"recover r --store sqlite:weir.db --partition -3 --retry --reason x":                        "--partition -3",
+		"outbox release x --store sqlite:weir.db":                                                   `"x" is not the id of an event`,
+	} {
+		if line[:6] == "outbox" || line[:7] == "recover" {
+			must(t, dir, strings.Fields("runs submit --store sqlite:weir.db --flow ema --snapshot monday --key k")...)
+		}
+		refused(t, dir, 2, []string{words}, strings.Fields(line)...)
+	}
+	refused(t, dir, 7, []string{"outbox event 1 is not claimed by anyone"}, strings.Fields("outbox release 1 --store sqlite:weir.db")...)
+}
+
+// A stretch of time in a log of documents says its unit.
+func TestTimesInJSONLogsHaveUnits(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: &out}
+	a.useLog(logFlags{logFormat: "json", logLevel: "info"})
+	a.log.Info("committed", "commit", 1500*time.Microsecond, "epoch", 3)
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil || doc["commit"] != "1.5ms" || doc["epoch"] != 3.0 {
+		t.Errorf("%s: %v", out.String(), err)
+	}
+}
