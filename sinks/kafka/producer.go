@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/internal/kafkaclient"
 	"github.com/weirstream/weir/record"
@@ -117,7 +119,18 @@ func (p *Producer) open(limit int) (*kafkaclient.Session, error) {
 		kgo.BrokerMaxWriteBytes(int32(max(100<<20, limit+1<<20))),
 		kgo.MaxBufferedRecords(p.cfg.BufferRecords+1),
 		kgo.ProducerLinger(linger),
+		kgo.MaxVersions(oneAtATime()),
 	)
+}
+
+// oneAtATime is how the client is kept to one write under way at each broker: it has several once it may speak a newer version of the request, and no
+// option for it. A broker forgets a producer whose last record is older than producer.id.expiration.ms, which counts from the records' own timestamps,
+// and lets the first write that comes then have any number. Of two writes that were under way at the end of a connection it takes the second, which
+// the client writes to the next connection before it has heard of the first; and then both again.
+func oneAtATime() *kversion.Versions {
+	v := kversion.Stable()
+	v.SetMaxKeyVersion(int16(kmsg.Produce), 3)
+	return v
 }
 
 func partitionOf(r *kgo.Record, partitions int) int {
