@@ -59,19 +59,19 @@ type asked struct {
 
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 	key := r.Header.Get("Idempotency-Key")
-	if key == "" {
+	switch {
+	case len(r.Header.Values("Idempotency-Key")) > 1:
+		return problem{http.StatusBadRequest, codes.RequestInvalid.Name, "the header Idempotency-Key is there several times: a request has one key"}
+	case key == "":
 		return problem{http.StatusBadRequest, codes.RequestInvalid.Name, "the header Idempotency-Key is missing: choose a key for this request, so that it can be sent again"}
 	}
 	body, a, err := readAsked(r.Body)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.cfg.Names.CheckFlow(a.Flow), s.cfg.Names.CheckSnapshot(a.Snapshot)); err != nil {
-		return err
-	}
-	run, created, err := s.cfg.Store.Admit(r.Context(), control.Request{
+	run, created, err := Admit(r.Context(), s.cfg.Store, control.Request{
 		Principal: principalOf(r), Operation: Operation, Key: key, Body: body, Flow: a.Flow, Snapshot: a.Snapshot,
-	})
+	}, errors.Join(s.cfg.Names.CheckFlow(a.Flow), s.cfg.Names.CheckSnapshot(a.Snapshot)))
 	if err != nil {
 		return err
 	}
@@ -81,6 +81,18 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Location", "/v1/runs/"+run.ID)
 	return answer(w, status, Document(run))
+}
+
+// Admit admits a run whose names were checked, with this result: a request that was admitted before is the same run still, even if its flow or snapshot is
+// not registered any more.
+func Admit(ctx context.Context, store control.Admission, r control.Request, names error) (run control.BatchRun, created bool, err error) {
+	if names == nil {
+		return store.Admit(ctx, r)
+	}
+	if run, err = store.LookupRun(ctx, control.RunIDOf(r)); codes.Has(err, codes.RunUnknown) {
+		err = names
+	}
+	return run, false, err
 }
 
 // readAsked reads the body strictly and brings it to canonical form: the same request gives the same bytes, whatever its spelling.

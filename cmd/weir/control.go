@@ -75,10 +75,10 @@ func (a *app) runsSubmitCommand() *cobra.Command {
 		if flow == "" || snapshot == "" {
 			return usagef("--flow and --snapshot are needed: the names to run")
 		}
-		if err := checkNames(flows, snapshots, flow, snapshot); err != nil {
-			return err
-		}
+		names := checkNames(flows, snapshots, flow, snapshot)
 		switch {
+		case names != nil && !codes.Has(names, codes.NameUnknown):
+			return names
 		case key == "" && f.Changed("key"):
 			return usagef("--key is empty: the same request would be admitted each time; leave it out if that is meant")
 		case key == "":
@@ -88,7 +88,7 @@ func (a *app) runsSubmitCommand() *cobra.Command {
 		if err != nil {
 			return codes.New(codes.RequestInvalid, "the names cannot be used: %w", err)
 		}
-		run, created, err := store.Admit(ctx, control.Request{Principal: localPrincipal, Operation: server.Operation, Key: key, Body: body, Flow: flow, Snapshot: snapshot})
+		run, created, err := server.Admit(ctx, store, control.Request{Principal: localPrincipal, Operation: server.Operation, Key: key, Body: body, Flow: flow, Snapshot: snapshot}, names)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -68,4 +70,33 @@ func TestTimesInJSONLogsHaveUnits(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil || doc["commit"] != "1.5ms" || doc["epoch"] != 3.0 {
 		t.Errorf("%s: %v", out.String(), err)
 	}
+}
+
+// A run that was submitted is the same whenever it is submitted again, even if its snapshot is gone by then.
+func TestSubmittedBeforeItsNamesWereGone(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	for from, to := range map[string]string{"flow.yaml": "flows/ema.yaml", "snapshot.jsonl": "snapshots/monday.jsonl"} {
+		text, err := os.ReadFile(filepath.Join(dir, from))
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(dir, filepath.Dir(to)), 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, to), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit := strings.Fields("runs submit --store sqlite:weir.db --flow ema --snapshot monday --flows flows --snapshots snapshots --json --key")
+	first := parse(t, must(t, dir, append(submit, "k")...))
+	if err := os.Remove(filepath.Join(dir, "snapshots/monday.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	again := parse(t, must(t, dir, append(submit, "k")...))
+	if again["id"] != first["id"] || again["created_now"] != false || first["created_now"] != true {
+		t.Errorf("%v, then %v", first, again)
+	}
+	refused(t, dir, 3, []string{"NAME_UNKNOWN", "monday"}, append(submit, "k2")...)
+	refused(t, dir, 2, []string{"--key is empty"}, append(submit, "")...)
 }
