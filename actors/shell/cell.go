@@ -163,6 +163,7 @@ func (k *cell) post(l letter) {
 		return
 	}
 	k.queued.Add(1)
+	k.sys.letters.Add(1)
 	k.sys.root.Send(k.pid, l)
 }
 
@@ -188,4 +189,5 @@ func (k *cell) MessageReceived(m any) {
 		k.sys.undelivered(l, ReasonStopped)
 	}
 	k.taken = false
+	k.sys.settled()
 }

@@ -450,6 +450,46 @@ func TestShutdownNamesWhoStillRuns(t *testing.T) {
 	})
 }
 
+// slow takes a second to give back what it holds.
+type slow struct{ parcel }
+
+func (s slow) Discard() {
+	<-time.After(time.Second)
+	s.parcel.Discard()
+}
+
+// What waited for an actor that is stopped is given back when Shutdown returns, whoever calls it.
+func TestShutdownWaitsForWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := shell.NewSystem(shell.Options{})
+		gate := make(chan struct{})
+		r := spawn(t, s, "a", shell.Receiver[any](func(*shell.Context, any) error { <-gate; return nil }))
+		shell.Send(r, any(1))
+		p := parcel{returned: new(atomic.Int32)}
+		for range 3 {
+			shell.Send(r, any(slow{p}))
+		}
+		synctest.Wait()
+		r.Stop()
+		close(gate)
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 messages are left") {
+			t.Errorf("shutdown: %v", err)
+		}
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if err := s.Shutdown(t.Context()); err != nil || p.returned.Load() != 3 {
+					t.Errorf("shutdown: %v, with %d of 3 given back", err, p.returned.Load())
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 func TestSpawnNeedsAName(t *testing.T) {
 	t.Parallel()
 	bubble(t, shell.Options{}, func(t *testing.T, s *shell.System) {

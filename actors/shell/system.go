@@ -50,6 +50,9 @@ type System struct {
 	root   *actor.RootContext
 	dead   atomic.Uint64
 	serial atomic.Uint64
+	// letters were posted, and are neither processed nor dead letters yet; none has a token once there were none.
+	letters atomic.Int64
+	none    chan struct{}
 
 	mu    sync.Mutex
 	names map[string]*cell
@@ -63,7 +66,7 @@ func NewSystem(o Options) *System {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &System{opts: o, names: make(map[string]*cell), down: make(chan struct{})}
+	s := &System{opts: o, names: make(map[string]*cell), down: make(chan struct{}), none: make(chan struct{}, 1)}
 	quiet := slog.New(warnings{o.Logger.Handler()})
 	s.proto = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
 	// protoactor's own subscribers go: its dead-letter log starts a goroutine with a timer. The zero event stream is ready for use.
@@ -83,7 +86,35 @@ func (s *System) onEvent(e any) {
 	if l, ok := d.Message.(letter); ok {
 		l.to.queued.Add(-1)
 		s.undelivered(l, ReasonStopped)
+		s.settled()
 	}
+}
+
+// settled is called when nothing more becomes of a letter.
+func (s *System) settled() {
+	if s.letters.Add(-1) == 0 {
+		s.wake()
+	}
+}
+
+func (s *System) wake() {
+	select {
+	case s.none <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until no letter is left, or for the end of ctx.
+func (s *System) await(ctx context.Context) error {
+	defer s.wake() // others may wait for the same
+	for s.letters.Load() > 0 {
+		select {
+		case <-s.none:
+		case <-ctx.Done():
+			return fmt.Errorf("shell: shutdown: %d messages are left: %w", s.letters.Load(), context.Cause(ctx))
+		}
+	}
+	return nil
 }
 
 // DeadLetters is the number of messages that were not processed so far.
@@ -197,9 +228,9 @@ func (s *System) forget(k *cell) {
 	}
 }
 
-// Shutdown stops every actor, the last root first, each with its children before the next, and waits until all have ended. When ctx
-// ends before that, the error names the actors that still run. It may be called again, also by several goroutines at once, but not
-// from within an actor.
+// Shutdown stops every actor, the last root first, each with its children before the next, and waits until all have ended and what they left
+// in their mailboxes has become dead letters. When ctx ends before that, the error names the actors that still run. It may be called again,
+// also by several goroutines at once, but not from within an actor.
 func (s *System) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	select {
@@ -216,6 +247,9 @@ func (s *System) Shutdown(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("shell: shutdown: still running: %s: %w", strings.Join(s.running(), ", "), context.Cause(ctx))
 		}
+	}
+	if err := s.await(ctx); err != nil {
+		return err
 	}
 	s.ended.Do(s.proto.Shutdown)
 	return nil
