@@ -310,11 +310,15 @@ func TestTheLeaseIsGivenBackAtEveryOrderlyEnd(t *testing.T) {
 		held bool
 		code *codes.Code
 	}{
-		"finished":    {func(*rig, func(), func()) {}, false, nil},
-		"until":       {func(r *rig, _, _ func()) { r.cfg.UntilRecords = 30 }, false, nil},
-		"interrupted": {func(r *rig, stop, _ func()) { r.at(BeforeStep, 3, stop) }, false, codes.Interrupted},
-		"given up":    {func(r *rig, _, _ func()) { r.cfg.MaxFailures = 2; r.log.FailOpen(errBoom, errBoom) }, false, codes.Internal},
-		"fatal":       {func(r *rig, _, _ func()) { r.at(AfterPoll, 3, func() { r.log.Truncate(0, record.Offset(20)) }) }, false, codes.OffsetLost},
+		"finished": {func(*rig, func(), func()) {}, false, nil},
+		"until":    {func(r *rig, _, _ func()) { r.cfg.UntilRecords = 30 }, false, nil},
+		"interrupted": {func(r *rig, stop, _ func()) {
+			r.log = in.log(sourcetest.Config{}) // one with an end may have come to it before anybody looks
+			r.cfg.Source = r.log
+			r.at(BeforeStep, 3, stop)
+		}, false, codes.Interrupted},
+		"given up": {func(r *rig, _, _ func()) { r.cfg.MaxFailures = 2; r.log.FailOpen(errBoom, errBoom) }, false, codes.Internal},
+		"fatal":    {func(r *rig, _, _ func()) { r.at(AfterPoll, 3, func() { r.log.Truncate(0, record.Offset(20)) }) }, false, codes.OffsetLost},
 		"the store is back in time": {func(r *rig, _, _ func()) {
 			for n := range 5 {
 				r.journal.Inject(controltest.Fault{Op: controltest.OpRelease, Call: n + 1, After: n == 4, Err: codes.New(codes.StoreUnavailable, "injected")})

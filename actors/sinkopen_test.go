@@ -34,7 +34,7 @@ func TestASinkThatIsDownAtTheStartIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, plan, in, small)
+				r := newRig(t, plan, in, small, lockstep)
 				told := r.fence("me")
 				target, began := newShelf(), time.Now()
 				p := publisher(target)

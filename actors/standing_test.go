@@ -172,7 +172,15 @@ func TestSourceFailuresWithoutACommitBetweenThem(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, plan, in, rare)
 			r.cfg.EpochRecords = 5
-			r.cfg.Hooks.At = func(_ context.Context, p Point) error {
+			// In turns the source fails first, further than ever before, and the commit of what was read.
+			r.cfg.Hooks.At = func(ctx context.Context, p Point) error {
+				second := []Failpoint{BeforeCommit, AfterPoll}[p.Incarnation%2]
+				if p.Name == second {
+					select {
+					case <-time.After(time.Microsecond):
+					case <-ctx.Done():
+					}
+				}
 				if p.Name == BeforeCommit {
 					return codes.New(codes.StoreUnavailable, "injected")
 				}
@@ -182,8 +190,8 @@ func TestSourceFailuresWithoutACommitBetweenThem(t *testing.T) {
 				r.log.FailAt(0, record.Offset(int64(n)), passing)
 			}
 			result, err := r.run()
-			if !codes.Has(err, codes.StoreUnavailable) || !strings.Contains(err.Error(), "run/coordinator failed 3 times") || result.Epoch != 0 {
-				t.Errorf("%v, epoch %d", err, result.Epoch)
+			if !codes.Has(err, codes.StoreUnavailable) || !strings.Contains(err.Error(), "run/coordinator failed 3 times") || result.Epoch != 0 || result.Incarnations != 11 {
+				t.Errorf("%v, epoch %d, %d incarnations", err, result.Epoch, result.Incarnations)
 			}
 		})
 	})
