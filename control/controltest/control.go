@@ -96,7 +96,7 @@ type plane struct {
 }
 
 // patience is how long the suite waits for what must happen; it never waits for time to pass.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 func (p *plane) waits() time.Duration {
 	return cmp.Or(p.patience, patience)

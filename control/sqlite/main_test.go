@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 
 // run is the child's main. Its standard output is lines of "acked N", "code NAME message" and "step NAME".
 func (t task) run(ctx context.Context) int {
-	cfg := Config{Path: t.Path}
+	cfg := Config{Path: t.Path, BusyTimeout: time.Minute}
 	steps := 0
 	cfg.Hook = func(step string) error {
 		if steps++; steps == t.KillAtStep {

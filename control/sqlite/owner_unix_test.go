@@ -42,7 +42,7 @@ func TestKillAnOwnerBetweenTwoSteps(t *testing.T) {
 		if err := open(t, Config{Path: path}).Close(); err != nil { // what comes before an owner is TestKillBetweenAnyTwoSteps'
 			t.Fatal(err)
 		}
-		work := task{Path: path, Workload: killed, Owner: "a", TTL: time.Minute, Until: 2, KillAtStep: step, KillAfterMicros: -1}
+		work := task{Path: path, Workload: killed, Owner: "a", TTL: time.Hour, Until: 2, KillAtStep: step, KillAfterMicros: -1}
 		o := child(t, work, nil)
 		if !o.killed {
 			if len(o.codes) > 0 || o.acked != work.Until+1 {
@@ -51,7 +51,7 @@ func TestKillAnOwnerBetweenTwoSteps(t *testing.T) {
 			break
 		}
 		seen[o.step] = true
-		s := open(t, Config{Path: path, Now: func() time.Time { return time.Now().Add(2 * time.Minute) }}) // its term has ended
+		s := open(t, Config{Path: path, Now: func() time.Time { return time.Now().Add(2 * time.Hour) }}) // its term has ended
 		info, _, err := s.LookupLease(t.Context(), control.StreamLease(killed.RunID))
 		if err != nil {
 			t.Fatal(err)
@@ -115,9 +115,9 @@ func TestAnOwnerThatIsStoppedInItsCommit(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "weir.db")
-		work := task{Path: path, Workload: faulty, Owner: "a", TTL: 10 * time.Second, Until: 3, StopAt: 3, KillAfterMicros: -1}
+		work := task{Path: path, Workload: faulty, Owner: "a", TTL: time.Hour, Until: 3, StopAt: 3, KillAfterMicros: -1}
 		cmd := stopped(t, work)
-		s := open(t, Config{Path: path, BusyTimeout: 20 * time.Millisecond, Now: func() time.Time { return time.Now().Add(time.Hour) }})
+		s := open(t, Config{Path: path, BusyTimeout: 20 * time.Millisecond, Now: func() time.Time { return time.Now().Add(2 * time.Hour) }})
 		blockedBy(t, s, work)
 		send, want := syscall.SIGCONT, uint64(3)
 		if killed {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	osexec "os/exec"
@@ -130,7 +131,7 @@ func (s *server) run() error {
 		unwatch()
 	})
 	if err == nil {
-		err = answers(s.port, ended)
+		err = s.answers(ended)
 	}
 	if err != nil {
 		s.kill()
@@ -140,27 +141,41 @@ func (s *server) run() error {
 	return nil
 }
 
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+// Ports are below those that systems give to outgoing connections: one of those must not take the port of a server that is killed and started again.
+const firstPort, ports = 10_000, 8_000
+
+// freePorts finds ports that nobody uses. Another process may take one before the server does; the server then ends.
+func freePorts(n int) (found []int, err error) {
+	for tries := 0; len(found) < n; tries++ {
+		l, err := net.Listen("tcp", address(firstPort+rand.IntN(ports)))
+		switch {
+		case err == nil:
+			defer l.Close()
+			found = append(found, l.Addr().(*net.TCPAddr).Port)
+		case tries > 100:
 			return nil, err
 		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
-	return ports, nil
+	return found, nil
 }
 
-// answers waits until the server takes connections.
-func answers(port int, ended <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+// answers waits until the server takes connections. How long a busy machine needs for that is not known: the time-out is for a server that hangs.
+func (s *server) answers(ended <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	for {
-		conn, err := chclient.Connect(ctx, chclient.Config{Address: address(port)})
+		conn, err := chclient.Connect(ctx, chclient.Config{Address: address(s.port)})
 		if err == nil {
-			return conn.Close()
+			ours := false
+			err = conn.Query(ctx, "SELECT path FROM system.disks WHERE name = 'default'", func(row []any) error {
+				ours = row[0] == s.dir+"/data/"
+				return nil
+			})
+			_ = conn.Close() // it has answered
+			if err == nil && ours {
+				return nil
+			}
+			err = errors.Join(err, errors.New("another server answers there"))
 		}
 		select {
 		case <-ended:

@@ -111,9 +111,9 @@ func (s *server) launch(bin, dir string, run *syscall.Credential) error {
 	return nil
 }
 
-// answers waits until the server takes connections.
+// answers waits until the server takes connections. How long a busy machine needs for that is not known: the time-out is for a server that hangs.
 func (s *server) answers(ended <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	for {
 		conn, err := pgx.Connect(ctx, s.super.String())
