@@ -35,7 +35,11 @@ func runDrill(t *testing.T, store string, env []string, args ...string) (int, ma
 	if !strings.HasPrefix(out.String(), "{") {
 		t.Fatalf("exit %d, no report\n%s%s", code, out.String(), errs.String())
 	}
-	return code, parse(t, out.String())
+	report := parse(t, out.String())
+	if report["checks"] == nil {
+		t.Fatalf("exit %d, no report\n%s%s", code, out.String(), errs.String())
+	}
+	return code, report
 }
 
 // failed are the checks of a report that did not hold.

@@ -64,7 +64,12 @@ func TestSinksOfAKilledRun(t *testing.T) {
 			}
 		}
 	}
+	// Nor is it a fault when a process that is not killed goes on from its last commit: it says so.
+	runs["again"] = []successor{line.next(t, "store:begin@+1=panic", sinkArgs(addr, "again", "--once-n", "23")...)}
 	results, copies := topicRows(t, addr, "results"), topicCopies(t, addr, "copies")
+	if len(copies["again"]) <= len(want) {
+		t.Errorf("%d rows of a run that went on from its last commit are in the topic of copies", len(copies["again"]))
+	}
 	for id, processes := range runs {
 		if got := rowsOfFiles(t, dir, id); !slices.Equal(got, want) {
 			t.Errorf("%s: files hold\n%v\nwant\n%v", id, got, want)
