@@ -65,13 +65,11 @@ func (a *app) openCheckpoints(ctx context.Context, o runOptions, store *runStore
 	}, closing, nil
 }
 
-// tellCheckpoint says what became of a checkpoint.
-func (a *app) tellCheckpoint(p control.Pointer, err error) {
+// tellCheckpoint says that a checkpoint was not made. The engine logs those that were.
+func (a *app) tellCheckpoint(_ control.Pointer, err error) {
 	if err != nil {
 		a.notice("weir: no checkpoint was made, the run goes on: %s\n", printable(err.Error()))
-		return
 	}
-	a.log.Info("checkpoint", "run", p.RunID, "epoch", p.Epoch, "blobs", p.Blobs, "bytes", p.Bytes, "new", p.NewBytes)
 }
 
 func (a *app) openBlobs(ctx context.Context, o runOptions, store *runStore) (checkpoint.Blobs, func() error, error) {
