@@ -31,7 +31,7 @@ func (db DB) URL(user string) string {
 // Connect opens a connection to the database that is closed at the end of the test.
 func (db DB) Connect(t testing.TB) *chclient.Conn {
 	t.Helper()
-	conn, err := chclient.Connect(t.Context(), chclient.Config{Address: db.Address, Database: db.Name})
+	conn, err := chclient.Connect(t.Context(), chclient.Config{Address: db.Address, Database: db.Name, ConnectTimeout: time.Minute, Timeout: 5 * time.Minute})
 	if err != nil {
 		t.Fatalf("chtest: %v", err)
 	}
@@ -121,9 +121,9 @@ func (o *Own) Restart(t testing.TB) {
 
 func exec(t testing.TB, query string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	conn, err := chclient.Connect(ctx, chclient.Config{Address: address(shared.port)})
+	conn, err := chclient.Connect(ctx, chclient.Config{Address: address(shared.port), ConnectTimeout: time.Minute, Timeout: 5 * time.Minute})
 	if err == nil {
 		err = conn.Exec(ctx, query)
 		_ = conn.Close() // it has answered

@@ -167,8 +167,9 @@ func (s *server) answers(ended <-chan struct{}) error {
 		conn, err := chclient.Connect(ctx, chclient.Config{Address: address(s.port)})
 		if err == nil {
 			ours := false
-			err = conn.Query(ctx, "SELECT path FROM system.disks WHERE name = 'default'", func(row []any) error {
-				ours = row[0] == s.dir+"/data/"
+			err = conn.Query(ctx, "SELECT data_path FROM system.databases WHERE name = 'default'", func(row []any) error {
+				at, _ := row[0].(string)
+				ours = strings.HasPrefix(at, s.dir+"/")
 				return nil
 			})
 			_ = conn.Close() // it has answered
