@@ -43,13 +43,7 @@ func TestProbe(t *testing.T) {
 	}))
 	t.Cleanup(blocked.Close)
 	refused(t, dir, 1, []string{"NOT_READY", "ticks-1: RECOVERY_BLOCKED: OFFSET_LOST"}, "probe", "--url", blocked.URL)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := "http://" + free.Addr().String()
-	free.Close()
-	refused(t, dir, 5, []string{"PROCESS_UNREACHABLE"}, "probe", "--url", nobody)
+	refused(t, dir, 5, []string{"PROCESS_UNREACHABLE"}, "probe", "--url", "http://127.0.0.1:1")
 	for _, d := range []*listener{by, l} {
 		if err := d.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)

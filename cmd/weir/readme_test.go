@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -9,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -54,14 +57,30 @@ func TestDocumentedCommands(t *testing.T) {
 func onFreePorts(t *testing.T, text string) string {
 	t.Helper()
 	for _, port := range []string{"9092", "8787"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // after the last, so that they differ
-		text = strings.ReplaceAll(text, port, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+		text = strings.ReplaceAll(text, port, strconv.Itoa(freePort(t)))
 	}
 	return text
+}
+
+// Ports of documents are below those that systems and the servers of other tests are given: none of these may take one before the document's command does.
+const firstPort, ports = 4_000, 6_000
+
+var nextPort atomic.Int64
+
+func init() { nextPort.Store(rand.Int64N(ports)) }
+
+// freePort gives no port twice.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range ports {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+nextPort.Add(1)%ports))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().(*net.TCPAddr).Port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
 }
 
 type block struct{ lang, saveAs, text string }
