@@ -37,6 +37,7 @@ func open(t testing.TB, db pgtest.DB, cfg Config) *Store {
 	if cfg.TTL == 0 {
 		cfg.TTL = time.Minute
 	}
+	cfg.ConnectTimeout = time.Minute
 	s, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow/operators"
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(chtest.Run(m)) }
 
 func sink(t testing.TB, url string, change func(*clickhouse.Config)) *clickhouse.Sink {
 	t.Helper()
-	cfg := clickhouse.Config{URL: url, Table: "results", Create: true}
+	cfg := clickhouse.Config{URL: url, Table: "results", Create: true, ConnectTimeout: time.Minute, StatementTimeout: 5 * time.Minute}
 	if change != nil {
 		change(&cfg)
 	}

@@ -2,6 +2,7 @@ package clickhouse_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/flow/operators"
@@ -15,7 +16,7 @@ import (
 
 func staging(t testing.TB, db chtest.DB, hook func(string) error) *clickhouse.Staging {
 	t.Helper()
-	g, err := clickhouse.NewStaging(clickhouse.Config{URL: db.URL(chtest.Super), Table: "features", Create: true, Hook: hook})
+	g, err := clickhouse.NewStaging(clickhouse.Config{URL: db.URL(chtest.Super), Table: "features", Create: true, Hook: hook, ConnectTimeout: time.Minute, StatementTimeout: 5 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func stagedRows(t testing.TB, db chtest.DB, run string) (out []sinktest.Seen) {
 func TestUnfitStaging(t *testing.T) {
 	t.Parallel()
 	db := chtest.Database(t)
-	g, err := clickhouse.NewStaging(clickhouse.Config{URL: db.URL(chtest.Super), Table: "features"})
+	g, err := clickhouse.NewStaging(clickhouse.Config{URL: db.URL(chtest.Super), Table: "features", ConnectTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 func TestApacheFailsWhileItIsWrittenTo(t *testing.T) {
 	t.Parallel()
 	broker := kafkatest.Start(t, kafkatest.Config{})
-	p := producer(t, broker.Addr(), func(c *kafka.Config) { c.BufferRecords, c.StallTimeout = 100, 2*time.Minute })
+	p := producer(t, broker.Addr(), func(c *kafka.Config) { c.BufferRecords, c.StallTimeout = 100, 10*time.Minute })
 	if err := p.EnsureTopic(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}

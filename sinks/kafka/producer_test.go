@@ -74,7 +74,7 @@ func client(t testing.TB, addr string, opts ...kgo.Opt) *kgo.Client {
 // readAll reads the topic up to its present end, by partition.
 func readAll(t testing.TB, addr string) map[int32][]*kgo.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cl := client(t, addr, kgo.ConsumeTopics(topic))
 	ends, err := kadm.NewClient(cl).ListEndOffsets(ctx, topic)
@@ -317,9 +317,15 @@ func TestTheBufferIsBounded(t *testing.T) {
 func TestBrokersThatWriteNothingAreUnreachable(t *testing.T) {
 	t.Parallel()
 	b := child.Start(t, devbroker.Config{Partitions: 1, Topics: []string{topic}})
-	p := producer(t, b.Addr(), func(c *kafka.Config) { c.StallTimeout = 300 * time.Millisecond })
 	old := record.Record{Value: []byte("x"), Arrival: 1}
-	send(t, p, old)
+	// A stall that brokers on this machine keep within while they run.
+	var p *kafka.Producer
+	for stall, err := 300*time.Millisecond, error(nil); p == nil || err != nil; stall *= 2 {
+		p = producer(t, b.Addr(), func(c *kafka.Config) { c.StallTimeout = stall })
+		if err = errors.Join(p.Produce(t.Context(), old), p.Flush(t.Context())); err != nil && stall > time.Minute {
+			t.Fatal(err)
+		}
+	}
 	b.Kill()
 	if err := p.Produce(t.Context(), old); err != nil {
 		t.Fatal(err)

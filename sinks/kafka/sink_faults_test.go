@@ -26,9 +26,9 @@ func rowsOf(partition int32, from, to int64, key []byte) sinks.Rows {
 	return r
 }
 
-func sinkTo(t testing.TB, addr string, stall time.Duration) *kafka.Sink {
+func sinkTo(t testing.TB, addr string, start time.Duration) *kafka.Sink {
 	t.Helper()
-	s, err := kafka.NewSink(kafka.SinkConfig{Brokers: []string{addr}, Topic: topic, StallTimeout: stall, StartTimeout: 2 * time.Second})
+	s, err := kafka.NewSink(kafka.SinkConfig{Brokers: []string{addr}, Topic: topic, StallTimeout: time.Minute, StartTimeout: start})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestSinkLostAnswers(t *testing.T) {
 		t.Run(key.Name(), func(t *testing.T) {
 			t.Parallel()
 			b := start(t, devbroker.Config{Partitions: 1, Topics: []string{topic}})
-			s := sinkTo(t, b.Addr(), 2*time.Second)
+			s := sinkTo(t, b.Addr(), time.Minute)
 			end := int64(0)
 			for range 4 {
 				faults := b.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.RequestTimedOut, Count: 1})
@@ -88,11 +88,11 @@ func TestSinkBadTargets(t *testing.T) {
 		t.Errorf("nobody there: %v", err)
 	}
 	empty := start(t, devbroker.Config{})
-	if _, err := sinkTo(t, empty.Addr(), time.Second).Open(t.Context(), results); !codes.Has(err, codes.TopicMissing) {
+	if _, err := sinkTo(t, empty.Addr(), time.Minute).Open(t.Context(), results); !codes.Has(err, codes.TopicMissing) {
 		t.Errorf("no topic: %v", err)
 	}
 	b := start(t, devbroker.Config{Partitions: 1, Topics: []string{topic}})
-	s := sinkTo(t, b.Addr(), 5*time.Second)
+	s := sinkTo(t, b.Addr(), time.Minute)
 	w, err := s.Open(t.Context(), results)
 	if err != nil {
 		t.Fatal(err)

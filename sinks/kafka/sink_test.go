@@ -24,7 +24,7 @@ import (
 // seenIn reads the committed records of a topic that belong to a run.
 func seenIn(t testing.TB, addr, topic, run string) []sinktest.Seen {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cl := client(t, addr, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(20*time.Millisecond),
 		// The last record below the end is a marker when a transaction ended there.
@@ -105,7 +105,7 @@ func TestSuiteIdempotent(t *testing.T) {
 func placeAt(addr, topic string, idempotent bool) sinktest.Place {
 	return sinktest.Place{
 		Sink: func(hook func(string) error) sinks.Sink {
-			s, err := kafka.NewSink(kafka.SinkConfig{Brokers: []string{addr}, Topic: topic, Idempotent: idempotent, Hook: hook, StallTimeout: 20 * time.Second})
+			s, err := kafka.NewSink(kafka.SinkConfig{Brokers: []string{addr}, Topic: topic, Idempotent: idempotent, Hook: hook, StallTimeout: 5 * time.Minute, StartTimeout: time.Minute})
 			if err != nil {
 				panic(err) // the configuration is fixed
 			}

@@ -56,7 +56,7 @@ func (s *stream) answer(op string, in map[string]any) kinesistest.Answer {
 func producer(t *testing.T, s *stream, change func(*kinesis.Config)) *kinesis.Producer {
 	t.Helper()
 	s.taken = map[string][]string{}
-	cfg := kinesis.Config{Stream: "s", StallTimeout: time.Second, Client: awskinesis.New(awskinesis.Options{
+	cfg := kinesis.Config{Stream: "s", StallTimeout: time.Minute, Client: awskinesis.New(awskinesis.Options{
 		BaseEndpoint: aws.String("http://127.0.0.1:1"), Region: kinesistest.Region, Retryer: aws.NopRetryer{}, HTTPClient: &kinesistest.Scripted{Answer: s.answer},
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: kinesistest.AccessKey, SecretAccessKey: kinesistest.SecretKey}, nil

@@ -74,7 +74,7 @@ func (s *results) sink(t testing.TB, hook func(string) error) *kinesis.Sink {
 
 func (s *results) over(t testing.TB, client *awskinesis.Client, hook func(string) error) *kinesis.Sink {
 	t.Helper()
-	k, err := kinesis.NewSink(kinesis.SinkConfig{Hook: hook, Config: kinesis.Config{Stream: "s", StallTimeout: time.Second, Client: client}})
+	k, err := kinesis.NewSink(kinesis.SinkConfig{Hook: hook, Config: kinesis.Config{Stream: "s", StallTimeout: time.Minute, Client: client}})
 	if err != nil {
 		t.Fatal(err)
 	}

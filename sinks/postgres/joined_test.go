@@ -39,7 +39,7 @@ func journal(t testing.TB, run string) *journalled {
 	t.Helper()
 	j := &journalled{db: pgtest.Database(t, migrated), run: run, hook: func(string) error { return nil }, leases: map[uint64]control.Lease{}}
 	var err error
-	j.s, err = store.Open(t.Context(), store.Config{URL: j.db.Runtime, TTL: time.Minute, Hook: func(step string) error {
+	j.s, err = store.Open(t.Context(), store.Config{URL: j.db.Runtime, TTL: time.Minute, ConnectTimeout: time.Minute, Hook: func(step string) error {
 		j.mu.Lock()
 		hook := j.hook
 		j.mu.Unlock()

@@ -25,9 +25,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Run(m, pgtest.Config{})) }
 
+// patient has time-outs that no busy machine meets.
+var patient = postgres.Config{ConnectTimeout: time.Minute, StatementTimeout: 5 * time.Minute, IdleTimeout: 30 * time.Second, LockTimeout: time.Minute}
+
 func sink(t testing.TB, url string, change func(*postgres.Config)) *postgres.Sink {
 	t.Helper()
-	cfg := postgres.Config{URL: url, Table: "results", Create: true, IdleTimeout: 30 * time.Second, LockTimeout: time.Minute}
+	cfg := patient
+	cfg.URL, cfg.Table, cfg.Create = url, "results", true
 	if change != nil {
 		change(&cfg)
 	}

@@ -16,7 +16,9 @@ import (
 
 func staging(t testing.TB, url string, create bool, hook func(string) error) *postgres.Staging {
 	t.Helper()
-	g, err := postgres.NewStaging(postgres.Config{URL: url, Table: "features", Create: create, Hook: hook})
+	cfg := patient
+	cfg.URL, cfg.Table, cfg.Create, cfg.Hook = url, "features", create, hook
+	g, err := postgres.NewStaging(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func newDesk(t *testing.T) *desk {
 // to writes copies to a stream, in envelopes, since a record of Kinesis has no headers.
 func (d *desk) to(stream string) consumer.Copier {
 	p := consumer.NewProducing(func() (sinks.Producer, error) {
-		return sinkkinesis.New(sinkkinesis.Config{Client: d.api, Stream: stream, StallTimeout: time.Second})
+		return sinkkinesis.New(sinkkinesis.Config{Client: d.api, Stream: stream, StallTimeout: time.Minute})
 	})
 	d.t.Cleanup(p.Close)
 	return consumer.Enveloped(p, consumer.MaxKinesisRecord)
@@ -82,7 +82,7 @@ func (d *desk) until(cfg consumer.Config, done func() bool) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(d.t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(d.t.Context(), 5*time.Minute)
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
