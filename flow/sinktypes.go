@@ -56,7 +56,7 @@ var sinkTypes = []sinkSpecType{
 		taken: []string{"run", "partition", "row", "time", "key", "key_bytes", "event_id", "event_id_bytes"}},
 	{name: "kafka", doc: "A topic, in transactions: each row is visible once to readers of committed records.", fields: kafkaFields, late: true, whole: kafkaLogin},
 	{name: "kafka-idempotent", doc: "A topic, without transactions: a row may stand there more than once.", fields: kafkaFields, late: true, whole: kafkaLogin},
-	{name: "postgres", doc: "A table in PostgreSQL.", fields: postgresFields, schema: "public", beside: []string{"_progress"}, columns: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`),
+	{name: "postgres", doc: "A table in PostgreSQL.", fields: postgresFields, late: true, schema: "public", beside: []string{"_progress"}, columns: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`),
 		taken: []string{"run_id", "partition", "row_number", "event_time", "event_nanos", "event_id", "event_key"}},
 	{name: "clickhouse", doc: "A view in ClickHouse, and its tables.", fields: clickhouseFields, beside: []string{"_rows", "_progress"}, columns: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`),
 		taken: []string{"run_id", "partition", "row_number", "event_time", "event_nanos", "event_id", "event_key", "version", "rows_published"}},

@@ -1,6 +1,7 @@
 package sinks
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 
@@ -14,7 +15,7 @@ import (
 //	{"arrival":null,"entry":3,"event_id":…,"event_time":…,"headers":[[name,value],…],"key":…,"late_by":"2s","partition":0,"position":"17",
 //	 "holder":{"event_time":…,"position":"12"},"reason":"LATE","run":…,"value":…,"watermark":…}
 //
-// Bytes that are not UTF-8 are {"base64":…}. headers is null where they were not kept, and holder where nobody knows.
+// Bytes that are not UTF-8, or hold a NUL, which databases do not take in JSON, are {"base64":…}. headers is null where they were not kept, and holder where nobody knows.
 type Entries struct {
 	Rows
 	run []byte
@@ -35,7 +36,7 @@ func (e *Entries) text(q *partitions.Quarantined) []byte {
 	dst := append([]byte(nil), `{"arrival":`...)
 	dst = appendTime(dst, q.Arrival)
 	dst = strconv.AppendInt(append(dst, `,"entry":`...), e.End(), 10)
-	dst = appendText(append(dst, `,"event_id":`...), []byte(q.EventID))
+	dst = appendPlain(append(dst, `,"event_id":`...), []byte(q.EventID))
 	dst = appendTime(append(dst, `,"event_time":`...), q.EventTime)
 	dst = append(dst, `,"headers":`...)
 	dst = appendHeaders(dst, q.Headers)
@@ -78,7 +79,14 @@ func appendBytes(dst, b []byte) []byte {
 	if b == nil {
 		return append(dst, "null"...)
 	}
-	return appendText(dst, b)
+	return appendPlain(dst, b)
+}
+
+func appendPlain(dst, text []byte) []byte {
+	if bytes.IndexByte(text, 0) >= 0 {
+		return appendBase64(dst, text)
+	}
+	return appendText(dst, text)
 }
 
 func appendHeaders(dst []byte, headers []record.Header) []byte {
@@ -90,7 +98,7 @@ func appendHeaders(dst []byte, headers []record.Header) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendText(append(dst, '['), []byte(h.Key))
+		dst = appendPlain(append(dst, '['), []byte(h.Key))
 		dst = append(appendBytes(append(dst, ','), h.Value), ']')
 	}
 	return append(dst, ']')

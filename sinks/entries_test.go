@@ -15,7 +15,7 @@ func TestEntryText(t *testing.T) {
 	t.Parallel()
 	full := partitions.Quarantined{
 		Partition: 2, Position: record.Offset(40), Reason: partitions.ReasonLate, EventID: "e", EventTime: 5 * record.EventTime(time.Second), Arrival: 9 * record.EventTime(time.Second),
-		Key: []byte("k"), Value: []byte{0xff}, Headers: []record.Header{{Key: "a", Value: []byte("b")}, {Key: "c"}},
+		Key: []byte("k"), Value: []byte{0xff}, Headers: []record.Header{{Key: "a", Value: []byte("b")}, {Key: "c"}, {Key: "d", Value: []byte("\x00")}},
 		Detail: "event time is 3s older than the watermark 1970-01-01T00:00:08Z, which the record at 17 holds, with the event time 1970-01-01T00:00:09Z",
 	}
 	bare := partitions.Quarantined{Partition: 2, Position: record.Offset(41), Reason: partitions.ReasonLate, EventTime: 1, Arrival: record.NoTime,
@@ -23,7 +23,7 @@ func TestEntryText(t *testing.T) {
 	other := partitions.Quarantined{Partition: 2, Position: record.Offset(42), Reason: partitions.ReasonUnreadable}
 	rows := sinks.LateEntries("r", 2, 9, []partitions.Quarantined{full, other, bare})
 	want := []string{
-		`{"arrival":"1970-01-01T00:00:09Z","entry":7,"event_id":"e","event_time":"1970-01-01T00:00:05Z","headers":[["a","b"],["c",null]],"holder":{"event_time":"1970-01-01T00:00:09Z","position":"17"},` +
+		`{"arrival":"1970-01-01T00:00:09Z","entry":7,"event_id":"e","event_time":"1970-01-01T00:00:05Z","headers":[["a","b"],["c",null],["d",{"base64":"AA=="}]],"holder":{"event_time":"1970-01-01T00:00:09Z","position":"17"},` +
 			`"key":"k","late_by":"3s","partition":2,"position":"40","reason":"LATE","run":"r","value":{"base64":"/w=="},"watermark":"1970-01-01T00:00:08Z"}`,
 		`{"arrival":null,"entry":8,"event_id":"","event_time":"1970-01-01T00:00:00.000000001Z","headers":null,"holder":null,"key":null,"late_by":"1s","partition":2,"position":"41","reason":"LATE",` +
 			`"run":"r","value":null,"watermark":"1970-01-01T00:00:08Z"}`,

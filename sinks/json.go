@@ -73,6 +73,10 @@ func appendText(dst, text []byte) []byte {
 	if utf8.Valid(text) {
 		return record.AppendString(dst, text)
 	}
+	return appendBase64(dst, text)
+}
+
+func appendBase64(dst, text []byte) []byte {
 	dst = append(dst, `{"base64":"`...)
 	dst = base64.StdEncoding.AppendEncode(dst, text)
 	return append(dst, `"}`...)

@@ -20,16 +20,19 @@ import (
 //
 // The driver may go on reading for a moment after it has told that the connection is lost; stop ends that.
 type rowReader struct {
-	mu     sync.Mutex
-	run    string
-	width  int
-	rows   []sinks.Rows
-	number int64
-	row    partitions.Row
-	buf    []byte
-	at     int
-	ended  bool
-	err    error
+	mu    sync.Mutex
+	run   string
+	width int
+	// fixed is how many columns come before the outputs, entries that an ID is the whole.
+	fixed   int
+	entries bool
+	rows    []sinks.Rows
+	number  int64
+	row     partitions.Row
+	buf     []byte
+	at      int
+	ended   bool
+	err     error
 }
 
 const pieceBytes = 60 << 10
@@ -38,7 +41,7 @@ var signature = []byte("PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00")
 
 // newRowReader reads rows. buf is memory that nobody else uses, or nil.
 func newRowReader(to sinks.Target, rows []sinks.Rows, buf []byte) *rowReader {
-	return &rowReader{run: to.RunID, width: len(to.Outputs), rows: rows, number: rows[0].From, buf: append(buf[:0], signature...)}
+	return &rowReader{run: to.RunID, width: len(to.Outputs), fixed: len(fixedOf(to)), entries: to.Entries, rows: rows, number: rows[0].From, buf: append(buf[:0], signature...)}
 }
 
 // stop ends the reading and tells what was wrong with the rows. Their memory is not looked at any more.
@@ -103,12 +106,15 @@ func (r *rowReader) fill() error {
 var epoch2000 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
 func (r *rowReader) appendRow(b []byte, partition int32) []byte {
-	b = binary.BigEndian.AppendUint16(b, uint16(len(fixed)+r.width))
+	b = binary.BigEndian.AppendUint16(b, uint16(r.fixed+r.width))
 	b = appendField(b, []byte(r.run))
 	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, 4), uint32(partition))
 	b = appendInt(b, r.number)
 	b = appendInt(b, time.Unix(0, int64(r.row.Time)).UnixMicro()-epoch2000)
 	b = appendInt(b, int64(r.row.Time))
+	if r.entries {
+		return appendField(b, r.row.ID)
+	}
 	b = appendText(b, r.row.ID)
 	b = appendText(b, r.row.Key)
 	for _, v := range r.row.Values {

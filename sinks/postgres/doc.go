@@ -7,6 +7,8 @@
 //	event_id, event_key  text                      sequence           text
 //	one double precision column for each output
 //
+// A table of late events (sinks.Target.Entries) has a column entry of type json in place of event_id, event_key and the outputs.
+//
 // # What it promises
 //
 //   - A publication is one transaction: it locks the progress of its partitions, compares the fence token, copies the rows and moves the progress on.

@@ -44,7 +44,7 @@ func (w *writer) open(ctx context.Context) (map[int32]int64, error) {
 // checkTables looks at both tables. missing says that one that is not there yet is fine.
 func (w *writer) checkTables(ctx context.Context, missing bool) error {
 	key := slices.Sorted(slices.Values(keyOf(w.to)))
-	if err := w.checkTable(ctx, missing, w.s.base, columns(w.to.Outputs), key, w.rights()...); err != nil {
+	if err := w.checkTable(ctx, missing, w.s.base, columns(w.to), key, w.rights()...); err != nil {
 		return err
 	}
 	progress := progressColumns

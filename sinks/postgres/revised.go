@@ -34,7 +34,7 @@ func quotedAll(names []string) []string {
 
 func (w *writer) makeStage(ctx context.Context) error {
 	var defs []string
-	for _, c := range columns(w.to.Outputs) {
+	for _, c := range columns(w.to) {
 		defs = append(defs, quote(c.name)+" "+c.kind)
 	}
 	_, err := w.conn.Exec(ctx, "CREATE TEMPORARY TABLE IF NOT EXISTS "+stageOf(w.to)+" ("+strings.Join(defs, ", ")+") ON COMMIT DELETE ROWS")
@@ -44,7 +44,7 @@ func (w *writer) makeStage(ctx context.Context) error {
 // mergeStatement brings the highest revision of each key and time into the table: it replaces a lower one that stands there, and leaves an equal or a
 // higher one alone. So rows that are given again change nothing, in whatever order they come.
 func (s *Sink) mergeStatement(to sinks.Target) string {
-	names, key := quotedColumns(to.Outputs), quotedAll(keyOf(to))
+	names, key := quotedColumns(to), quotedAll(keyOf(to))
 	revision := names[len(names)-1]
 	var sets []string
 	for _, name := range names {

@@ -131,9 +131,18 @@ var fixed = []column{
 
 type column struct{ name, kind string }
 
-func columns(outputs []string) []column {
-	all := slices.Clone(fixed)
-	for _, name := range outputs {
+// fixedOf are the columns of a table of rows, or of one of late events: those have their whole text in place of id and key, which need not be texts. It is of a
+// type that takes every JSON document as it is.
+func fixedOf(to sinks.Target) []column {
+	if to.Entries {
+		return append(slices.Clone(fixed[:len(fixed)-2]), column{"entry", "json"})
+	}
+	return fixed
+}
+
+func columns(to sinks.Target) []column {
+	all := slices.Clone(fixedOf(to))
+	for _, name := range to.Outputs {
 		all = append(all, column{name, "double precision"})
 	}
 	return all
@@ -180,11 +189,11 @@ func (s *Sink) copyStatement(to sinks.Target) string {
 	if to.Revised {
 		into = "pg_temp." + stageOf(to)
 	}
-	return "COPY " + into + " (" + strings.Join(quotedColumns(to.Outputs), ", ") + ") FROM STDIN (FORMAT binary)"
+	return "COPY " + into + " (" + strings.Join(quotedColumns(to), ", ") + ") FROM STDIN (FORMAT binary)"
 }
 
-func quotedColumns(outputs []string) (names []string) {
-	for _, c := range columns(outputs) {
+func quotedColumns(to sinks.Target) (names []string) {
+	for _, c := range columns(to) {
 		names = append(names, quote(c.name))
 	}
 	return names
@@ -194,9 +203,9 @@ func quotedColumns(outputs []string) (names []string) {
 func (s *Sink) definition(to sinks.Target) string {
 	var b strings.Builder
 	b.WriteString("CREATE TABLE IF NOT EXISTS " + s.table + " (\n")
-	for _, c := range columns(to.Outputs) {
+	for _, c := range columns(to) {
 		b.WriteString("  " + quote(c.name) + " " + c.kind)
-		if slices.Contains(fixed, c) {
+		if slices.Contains(fixedOf(to), c) {
 			b.WriteString(" NOT NULL")
 		}
 		b.WriteString(",\n")
