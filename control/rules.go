@@ -90,7 +90,7 @@ func CheckHeader(stored, asked RunHeader) error {
 	if len(differ) == 0 {
 		return nil
 	}
-	return codes.New(codes.RunMismatch, "run %q cannot be resumed: %s. Use a new --run-id, or what the run was started with", stored.RunID, strings.Join(differ, "; "))
+	return codes.New(codes.RunMismatch, "run %q cannot be resumed: %s", stored.RunID, strings.Join(differ, "; "))
 }
 
 // differences says how two headers differ beside the run id: whether the same source has another identity by now, or else what does not fit.

@@ -22,7 +22,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		if word := misspelled(root, args); word != "" {
 			err = fmt.Errorf("unknown command %q for %q", word, cmd.CommandPath()) // its flags are unknown for that alone
 		}
-		return usageError{err}
+		return usageError{plainly(err)}
 	})
 	return a.execute(root, args)
 }

@@ -43,6 +43,12 @@ func TestFlagsThatMeanNothing(t *testing.T) {
 		"tap --url http://127.0.0.1:1 --partition -2":                                               "--partition",
 		"run flow.yaml --log arrivals.log --run-id r --store sqlite:weir.db --max-skew -1s":         "--max-skew",
 		"run flow.yaml --log arrivals.log --run-id r --store sqlite:weir.db --min-free-disk -7":     "--min-free-disk",
+		"gap close r --partition 0 --key k --sequence abc --reason x":                               `"abc" for "--sequence" flag: it is not a whole number`,
+		"gap close r --partition 0 --key k --sequence 99999999999999999999":                         `for "--sequence" flag: it is beyond the numbers`,
+		"run flow.yaml --epoch 5":                                                                   `"5" for "--epoch" flag: it is no duration, such as`,
+		"run flow.yaml --epoch x":                                                                   `it is no duration`,
+		"run flow.yaml --standby=perhaps":                                                           `it is neither true nor false`,
+		"replay generate --rate many":                                                               `"many" for "--rate" flag: it is not a number`,
 		"runs submit --store sqlite:weir.db --flow ema --snapshot monday --key=":                    "--key is empty",
 		"run flow.yaml --log arrivals.log --run-id r --store sqlite:weir.db --once-n 3 --until-n 2": "give one of them",
 		"run flow.yaml --log arrivals.log --run-id r --store sqlite:weir.db --epoch 0s":             "--epoch",
@@ -54,7 +60,9 @@ func TestFlagsThatMeanNothing(t *testing.T) {
 		if line[:6] == "outbox" || line[:7] == "recover" {
 			must(t, dir, strings.Fields("runs submit --store sqlite:weir.db --flow ema --snapshot monday --key k")...)
 		}
-		refused(t, dir, 2, []string{words}, strings.Fields(line)...)
+		if r := refused(t, dir, 2, []string{words}, strings.Fields(line)...); strings.Contains(r.stderr, "strconv") || strings.Contains(r.stderr, "time:") {
+			t.Errorf("%s: %s", line, r.stderr)
+		}
 	}
 	refused(t, dir, 7, []string{"outbox event 1 is not claimed by anyone"}, strings.Fields("outbox release 1 --store sqlite:weir.db")...)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,6 +41,28 @@ func misspelled(root *cobra.Command, args []string) string {
 		}
 	}
 	return ""
+}
+
+// plainly is the error of a flag whose value cannot be read, without the names of functions.
+func plainly(err error) error {
+	var number *strconv.NumError
+	head, _, time := strings.Cut(err.Error(), ": time: ")
+	if errors.As(err, &number) {
+		head = strings.TrimSuffix(err.Error(), ": "+number.Error())
+	}
+	switch {
+	case time:
+		return errors.New(head + ": it is no duration, such as 500ms, 30s or 1h30m")
+	case number == nil:
+		return err
+	case number.Func == "ParseBool":
+		return errors.New(head + ": it is neither true nor false")
+	case errors.Is(err, strconv.ErrRange):
+		return errors.New(head + ": it is beyond the numbers that can be given")
+	case number.Func == "ParseFloat":
+		return errors.New(head + ": it is not a number")
+	}
+	return errors.New(head + ": it is not a whole number")
 }
 
 // contains says whether a message says what its cure does.

@@ -48,7 +48,7 @@ func badTopicName(name string) string {
 	return ""
 }
 
-// bound makes the broker refuse requests for more than MaxPartitions. A request that asks for such a topic is refused whole.
+// bound makes the broker refuse requests for more than MaxPartitions, and for names that Kafka forbids. A request that asks for such a topic is refused whole.
 func bound(c *kfake.Cluster) {
 	c.ControlKey(int16(kmsg.CreateTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -73,10 +73,13 @@ func refuseTopics(req *kmsg.CreateTopicsRequest) *kmsg.CreateTopicsResponse {
 	resp, refused := req.ResponseKind().(*kmsg.CreateTopicsResponse), false
 	for _, topic := range req.Topics {
 		over := topic.NumPartitions > MaxPartitions || len(topic.ReplicaAssignment) > MaxPartitions
-		refused = refused || over
+		bad := badTopicName(topic.Topic)
+		refused = refused || over || bad != ""
 		t := kmsg.NewCreateTopicsResponseTopic()
 		t.Topic = topic.Topic
-		t.ErrorCode, t.ErrorMessage = refusal(over)
+		if t.ErrorCode, t.ErrorMessage = refusal(over); bad != "" {
+			t.ErrorCode, t.ErrorMessage = kerr.InvalidTopicException.Code, kmsg.StringPtr(bad)
+		}
 		resp.Topics = append(resp.Topics, t)
 	}
 	if !refused {

@@ -50,5 +50,15 @@ func TestTopicNamesThatKafkaForbidsAreRefused(t *testing.T) {
 		_, err := devbroker.Start(devbroker.Config{Topics: []string{"good", name}})
 		wantCode(t, err, codes.ConfigInvalid, want, "a-z A-Z 0-9 . _ -")
 	}
-	start(t, devbroker.Config{Topics: []string{"a", "A-z_0.9", "...", strings.Repeat("x", 249)}})
+	b := start(t, devbroker.Config{Topics: []string{"a", "A-z_0.9", "...", strings.Repeat("x", 249)}})
+	admin := kadm.NewClient(client(t, b.Addr()))
+	for _, name := range []string{"a b", "../x", ".", strings.Repeat("x", 250)} {
+		made, err := admin.CreateTopics(t.Context(), 1, 1, nil, name, "good")
+		if err != nil || !errors.Is(made[name].Err, kerr.InvalidTopicException) || made["good"].Err == nil {
+			t.Errorf("%q is created by a client: %+v, %v", name, made, err)
+		}
+	}
+	if topics, err := admin.ListTopics(t.Context()); err != nil || len(topics) != 4 {
+		t.Errorf("the broker has %v, %v", topics.Names(), err)
+	}
 }
