@@ -64,6 +64,11 @@ func (g gated) Under(l control.Lease) control.Journal {
 	return gatedJournal{g.ControlStore.Under(l), g}
 }
 
+// Commit is control.Journal's.
+func (g gated) Commit(ctx context.Context, c control.Commit) error {
+	return g.f.commit(c.RunID, func() error { return g.ControlStore.Commit(ctx, c) })
+}
+
 type gatedJournal struct {
 	control.Journal
 	gate gated

@@ -196,7 +196,7 @@ func (b pointerFirst) Put(ctx context.Context, r io.Reader) (checkpoint.Info, er
 		return checkpoint.Info{}, err
 	}
 	sum := sha256.Sum256(data)
-	time.AfterFunc(time.Second, func() { b.Blobs.Put(context.WithoutCancel(ctx), bytes.NewReader(data)) })
+	time.AfterFunc(time.Minute, func() { b.Blobs.Put(context.WithoutCancel(ctx), bytes.NewReader(data)) })
 	return checkpoint.Info{Name: hex.EncodeToString(sum[:]), Size: int64(len(data))}, nil
 }
 
