@@ -104,11 +104,13 @@ func (job Job) attempt(ctx context.Context, source sources.Source, journal *sqli
 		cfg.EpochRecords = max(1, job.CrashEvery/3)
 		cfg.Source = &counting{Source: source, crasher: c}
 		c.seen.Store(0)
-		cfg.Hooks = actors.Hooks{At: func(_ context.Context, p actors.Point) error {
-			if c.due(p.Name) {
-				crash()
+		cfg.Hooks = actors.Hooks{At: func(ctx context.Context, p actors.Point) error {
+			if !c.due(p.Name) {
+				return nil
 			}
-			return nil
+			crash()
+			<-ctx.Done() // it dies here: one that went on may have come to its end before anybody looks
+			return ctx.Err()
 		}}
 	}
 	return actors.Run(ctx, cfg)
