@@ -27,7 +27,7 @@ const (
 	PlainPassword   = "canary-plain-81c0"
 	ScramPassword   = "canary-scram-77d4"
 	clusterID       = "MkU3OEVBNTcwNTJENDM2Qk"
-	startTimeout    = time.Minute
+	startTimeout    = 5 * time.Minute // it takes seconds, and more than a minute on a machine that is busy
 	shutdownTimeout = 15 * time.Second
 )
 
@@ -276,8 +276,9 @@ func (b *Broker) launch() error {
 		b.unwatch()
 		return fmt.Errorf("the broker ended while it started\n%s", b.tail())
 	case <-timer.C:
+		said := b.tail() // before it speaks of its end
 		b.end()
-		return fmt.Errorf("the broker did not start within %v\n%s", startTimeout, b.tail())
+		return fmt.Errorf("the broker did not start within %v\n%s", startTimeout, said)
 	}
 }
 
