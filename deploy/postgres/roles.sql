@@ -11,12 +11,18 @@ DECLARE
 BEGIN
   FOREACH made IN ARRAY ARRAY['weir_owner', 'weir_runtime', 'weir_reader'] LOOP
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = made) THEN
-      EXECUTE format('CREATE ROLE %I NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS', made);
+      BEGIN
+        EXECUTE format('CREATE ROLE %I NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS', made);
+      EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; -- a migration of another database made it at this moment
+      END;
     END IF;
   END LOOP;
   FOREACH made IN ARRAY ARRAY['weir_admin', 'weir', 'weir_dashboard'] LOOP
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = made) THEN
-      EXECUTE format('CREATE ROLE %I LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS', made);
+      BEGIN
+        EXECUTE format('CREATE ROLE %I LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS', made);
+      EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; -- a migration of another database made it at this moment
+      END;
     END IF;
   END LOOP;
 END $$;
