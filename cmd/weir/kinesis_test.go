@@ -130,7 +130,7 @@ func (r *river) at() []string {
 
 // args run the stream.
 func (r *river) args(id string, more ...string) []string {
-	return append(append([]string{"run", "flow.yaml", "--run-id", id, "--store", "sqlite:" + id + ".db", "--epoch", "50ms", "--ttl", "2s"}, r.at()...), more...)
+	return append(append([]string{"run", "flow.yaml", "--run-id", id, "--store", "sqlite:" + id + ".db", "--epoch", "50ms", "--ttl", "4s"}, r.at()...), more...)
 }
 
 func (r *river) consumed(id string) func() bool {

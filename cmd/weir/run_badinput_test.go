@@ -161,7 +161,7 @@ func TestTheStoreIsLostInTheMiddle(t *testing.T) {
 	db := chaosStores["postgres"](t)
 	proxy, url := proxied(t, db, 0)
 	args := func(store string) []string {
-		return []string{"run", "flow.yaml", "--brokers", addr, "--topic", "lost", "--run-id", "lost", "--store", store, "--ttl", "2s", "--epoch", "50ms", "--once-n", "69", "--json", "--verbose"}
+		return []string{"run", "flow.yaml", "--brokers", addr, "--topic", "lost", "--run-id", "lost", "--store", store, "--ttl", "4s", "--epoch", "50ms", "--once-n", "69", "--json", "--verbose"}
 	}
 	p := startLogged(t, dir, "lost", nil, args(url)...)
 	p.await(t, "a commit of everything", func() bool { return strings.Contains(p.said(t), "records=46") })
@@ -184,7 +184,7 @@ func TestTheStoresFileIsMoved(t *testing.T) {
 	dir := fixtureDir(t)
 	addr := broker(t)
 	publishLog(t, dir, addr, "moved", 1)
-	p := startLogged(t, dir, "moved", nil, runArgs(addr, "moved", "moved", "--ttl", "2s", "--epoch", "50ms", "--verbose")...)
+	p := startLogged(t, dir, "moved", nil, runArgs(addr, "moved", "moved", "--ttl", "4s", "--epoch", "50ms", "--verbose")...)
 	p.await(t, "a commit", func() bool { return strings.Contains(p.said(t), "msg=committed") })
 	if err := os.Rename(filepath.Join(dir, "moved.db"), filepath.Join(dir, "elsewhere.db")); err != nil {
 		t.Fatal(err)
