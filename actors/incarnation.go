@@ -100,6 +100,8 @@ type incarnation struct {
 	// bounded says that the log has an end.
 	bounded  bool
 	machines map[int32]*partitions.Machine
+	// restored tells of the machines as they were restored.
+	restored []PartitionProgress
 	// begun are the effects of machines that Config.Begin has made: they belong to the first cut.
 	// So do those of what operators have chosen: orders, with their outcomes.
 	begun map[int32]partitions.Effects
@@ -161,7 +163,7 @@ func (in *incarnation) restore() error {
 	if err := in.restoreMachines(); err != nil {
 		return err
 	}
-	in.settling = newSettling(in)
+	in.settling, in.restored = newSettling(in), in.progressOfRestored()
 	p.Name, p.Epoch = AfterRestore, in.state.Epoch
 	if err := in.cfg.Hooks.at(in.ctx, p); err != nil {
 		return err

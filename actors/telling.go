@@ -39,6 +39,8 @@ type StateChange struct {
 	Pause time.Duration
 	// Block is why the whole run is blocked, in StateBlocked; nil if its partitions are, each for a reason of its own (PartitionResult.Block).
 	Block *Block
+	// Restored are the partitions as an incarnation begins with them, where it begins: what a run that is started again knows before its first commit.
+	Restored []PartitionProgress
 }
 
 // tell tells a state that is new, and a partition that is blocked or not any more. It is called after every message, so that no way from one
@@ -51,8 +53,11 @@ func (s *supervisor) tell() {
 	if s.e.cfg.OnState == nil || s.phase == idle || state == s.toldState && !s.blockedChanged {
 		return
 	}
-	s.toldState, s.blockedChanged = state, false
 	change := StateChange{State: state, Incarnation: s.number(), Result: s.result()}
+	if s.phase == running && state != s.toldState {
+		change.Restored = s.cur.restored
+	}
+	s.toldState, s.blockedChanged = state, false
 	switch state {
 	case StateBackoff:
 		change.Pause = s.pause()
@@ -81,12 +86,27 @@ type PartitionProgress struct {
 	SetAside map[string]int64
 }
 
-func (a *partitionActor) progress(cut partitions.Cut, aside []partitions.Quarantined) PartitionProgress {
-	p := PartitionProgress{
-		Partition: a.partition, Next: cut.Next, Watermark: cut.Watermark, MaxEventTime: a.machine.MaxEventTime(),
-		Input: a.machine.Status(), Counts: cut.Counts, OpenGaps: a.machine.OpenGaps(), Held: a.machine.Held(),
+// progressOfRestored are the partitions as they were restored, with what operators have chosen.
+func (in *incarnation) progressOfRestored() (all []PartitionProgress) {
+	for _, n := range in.partitions {
+		if cut, has := in.state.Cuts[n]; has {
+			all = append(all, progressOfMachine(in.machines[n], cut))
+		}
 	}
-	p.Gap, _ = a.machine.OldestGap()
+	return all
+}
+
+func progressOfMachine(m *partitions.Machine, cut partitions.Cut) PartitionProgress {
+	p := PartitionProgress{
+		Partition: cut.Partition, Next: cut.Next, Watermark: cut.Watermark, MaxEventTime: m.MaxEventTime(),
+		Input: m.Status(), Counts: cut.Counts, OpenGaps: m.OpenGaps(), Held: m.Held(),
+	}
+	p.Gap, _ = m.OldestGap()
+	return p
+}
+
+func (a *partitionActor) progress(cut partitions.Cut, aside []partitions.Quarantined) PartitionProgress {
+	p := progressOfMachine(a.machine, cut)
 	for i := range aside {
 		if p.SetAside == nil {
 			p.SetAside = make(map[string]int64)

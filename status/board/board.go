@@ -117,6 +117,12 @@ func (b *Board) State(s actors.StateChange) {
 		b.restarts += s.Incarnation - max(b.incarnation, 1)
 	}
 	b.incarnation = max(b.incarnation, s.Incarnation)
+	if s.Result.Epoch >= b.epoch { // no commit of it was told before
+		for i := range s.Restored {
+			c := &s.Restored[i]
+			b.part(c.Partition, at).cut(c, b, at)
+		}
+	}
 	b.keep(s.Result, at)
 	b.retryAt, b.release = time.Time{}, ""
 	switch s.State {
