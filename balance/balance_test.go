@@ -24,6 +24,8 @@ type floor struct {
 	mu    sync.Mutex
 	at    map[int32][]string
 	moves map[int32]int
+	// beside are those who got what another works on.
+	beside []string
 	// drain is how long a partition takes to drain.
 	drain time.Duration
 }
@@ -40,7 +42,7 @@ func (w worker) Assigned(ps []int32) {
 		w.at[p] = append(w.at[p], w.name)
 		w.moves[p]++
 		if len(w.at[p]) > 1 {
-			w.t.Errorf("%s works on partition %d beside %v", w.name, p, w.at[p])
+			w.beside = append(w.beside, fmt.Sprintf("%s works on partition %d beside others: %v", w.name, p, w.at[p]))
 		}
 	}
 }
@@ -129,6 +131,9 @@ func (h *house) end() {
 		stop()
 	}
 	h.work.Wait()
+	for _, who := range h.beside {
+		h.t.Error(who)
+	}
 	for p, who := range h.at {
 		if len(who) > 0 {
 			h.t.Errorf("partition %d is still worked on by %v", p, who)
