@@ -116,7 +116,9 @@ func judgeCopies(t *testing.T, id, point, sink string, got []copied, want []stri
 	}
 	owners := map[uint64]successor{}
 	for _, p := range processes {
-		owners[p.token(t)] = p
+		if owners[p.token(t)] = p; p.repeats(sink) > 0 {
+			t.Logf("%s: a process began again:\n%s", id, p.stderr)
+		}
 	}
 	holders := map[string][]uint64{}
 	for c, n := range times {
