@@ -104,6 +104,7 @@ func TestWrongSinks(t *testing.T) {
 		"bad topic":         {"a", `sinks: [{name: o, type: kafka, topic: "a b"}]`, "8:39 sinks[0].topic", []string{"not the name of a topic", "249"}, false},
 		"dots as topic":     {"a", `sinks: [{name: o, type: kafka, topic: ".."}]`, "8:39 sinks[0].topic", []string{"not the name of a topic"}, false},
 		"bad stream":        {"a", `sinks: [{name: o, type: kinesis, stream: "a/b"}]`, "8:42 sinks[0].stream", []string{"not the name of a stream"}, false},
+		"bad region":        {"a", `sinks: [{name: o, type: kinesis, stream: o, region: "eu west"}]`, "8:53 sinks[0].region", []string{"eu-west-1"}, false},
 		"bad brokers":       {"a", `sinks: [{name: o, type: kafka, topic: o, brokers: "a:1,,b:2"}]`, "8:51 sinks[0].brokers", []string{"HOST:PORT"}, false},
 		"endpoint in clear": {"a", `sinks: [{name: o, type: kinesis, stream: o, endpoint: "http://example.org"}]`, "8:55 sinks[0].endpoint", []string{"in the clear"}, false},
 		"word for bool":     {"a", `sinks: [{name: o, type: postgres, database: "env:D", table: o, create: "yes"}]`, "8:72 sinks[0].create", []string{"true or false"}, true},

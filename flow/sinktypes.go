@@ -92,7 +92,7 @@ var clickhouseFields = []sinkField{
 
 var kinesisFields = []sinkField{
 	{name: "stream", doc: "name of a stream that exists: 1 to 128 letters, digits, dots, underscores and hyphens", required: true, place: true, check: streamName},
-	{name: "region", doc: "the AWS region; without it AWS_REGION, or that of the profile", place: true},
+	{name: "region", doc: "the AWS region; without it AWS_REGION, or that of the profile", place: true, check: regionName},
 	{name: "endpoint", doc: "another address than AWS's own; plain http on this machine only", place: true, check: endpoint},
 }
 
@@ -170,6 +170,7 @@ func folderColumns(every string) []string {
 var (
 	topicPattern  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 	streamPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
+	regionPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	tablePattern  = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,52}\.)?[a-z_][a-z0-9_]{0,52}$`)
 )
 
@@ -183,6 +184,13 @@ func topicName(s string) string {
 func streamName(s string) string {
 	if !streamPattern.MatchString(s) {
 		return "is not the name of a stream"
+	}
+	return ""
+}
+
+func regionName(s string) string {
+	if !regionPattern.MatchString(s) {
+		return "is not the name of a region, as eu-west-1 is"
 	}
 	return ""
 }

@@ -120,7 +120,7 @@ func topicBrokers(f map[string]string, run *brokerFlags) (*brokerFlags, error) {
 }
 
 func openStream(ctx context.Context, f map[string]string, _ *brokerFlags) (sinks.Sink, error) {
-	client, err := kinesis.Connect(ctx, kinesis.Connection{Region: f["region"], Endpoint: f["endpoint"]})
+	client, err := kinesis.Connect(ctx, kinesis.Connection{Region: f["region"], Named: "the field region of the flow's sink, or --sink-region beside --sink", Endpoint: f["endpoint"]})
 	if err != nil {
 		return nil, err
 	}

@@ -82,8 +82,8 @@ func (c Config) withDefaults() Config {
 
 // Connection says how to reach Kinesis. Credentials come from the chain that every tool of AWS uses: environment, shared files, roles.
 type Connection struct {
-	// Region defaults to that of the chain.
-	Region string
+	// Region defaults to that of the chain. Named is how whoever is at fault names it, --region by default.
+	Region, Named string
 	// Endpoint replaces AWS's own. Plain HTTP is taken on loopback only.
 	Endpoint string
 	// Logger takes what the SDK has to say. Nil drops it.
@@ -105,10 +105,10 @@ func Connect(ctx context.Context, c Connection) (*kinesis.Client, error) {
 		return nil, codes.New(codes.ConfigInvalid, "the configuration of AWS cannot be read: %w", err)
 	}
 	if cfg.Region == "" {
-		return nil, codes.New(codes.ConfigInvalid, "no region is named: give --region, or set AWS_REGION")
+		return nil, codes.New(codes.ConfigInvalid, "no region is named: give %s, or set AWS_REGION", cmp.Or(c.Named, "--region"))
 	}
 	if !regionName.MatchString(cfg.Region) {
-		return nil, codes.New(codes.ConfigInvalid, "%.80q is no region: give --region, or set AWS_REGION, to a name such as eu-west-1", cfg.Region)
+		return nil, codes.New(codes.ConfigInvalid, "%.80q is no region: give %s, or set AWS_REGION, to a name such as eu-west-1", cfg.Region, cmp.Or(c.Named, "--region"))
 	}
 	return kinesis.NewFromConfig(cfg, func(o *kinesis.Options) {
 		// The reader has its own patience, with budgets that the SDK's does not know.
