@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -75,18 +76,17 @@ func (s *succession) kill(t *testing.T, point string, args ...string) successor 
 
 var acquired = regexp.MustCompile(`weir: lease \S+ acquired under token (\d+) `)
 
-// token is the one under which a process has owned the run.
-func (p successor) token(t *testing.T) uint64 {
+// tokens are those under which a process has owned the run: one, unless it had to ask for its lease again.
+func (p successor) tokens(t *testing.T) (all []uint64) {
 	t.Helper()
-	found := acquired.FindAllStringSubmatch(p.stderr, -1)
-	if len(found) != 1 {
-		t.Fatalf("a process acquired %d leases:\n%s", len(found), p.stderr)
+	for _, m := range acquired.FindAllStringSubmatch(p.stderr, -1) {
+		n, err := strconv.ParseUint(m[1], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
 	}
-	n, err := strconv.ParseUint(found[0][1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return all
 }
 
 // repeats is how often a process says that it published to a sink again what it may have published before: it went on from its last commit, or the sink was down.
@@ -105,44 +105,52 @@ type copied struct {
 	token uint64
 }
 
-// judgeCopies judges a sink to which rows are published at least once. Every row is there and nothing else. One process has committed it: under the tokens of
-// others it stands only if they were killed between sink and journal, and under each token once, but for what that process says it has repeated. Killed before
-// its sinks, a process has published nothing.
+// judgeCopies judges a sink to which rows are published at least once. Every row is there and nothing else. One process has committed it: those of others
+// are there only if they were killed between sink and journal, and under each token a row is there once, but for what its process says it has repeated. Killed
+// before its sinks, a process has published nothing.
 func judgeCopies(t *testing.T, id, point, sink string, got []copied, want []string, processes []successor) {
 	t.Helper()
-	between, forgotten, times := strings.HasPrefix(point, storePrefix), 0, map[copied]int{}
-	for _, c := range got {
-		times[c]++
-	}
-	owners := map[uint64]successor{}
-	for _, p := range processes {
-		if owners[p.token(t)] = p; p.repeats(sink) > 0 {
+	owners := map[uint64]int{}
+	for i, p := range processes {
+		for _, token := range p.tokens(t) {
+			owners[token] = i
+		}
+		if p.repeats(sink) > 0 {
 			t.Logf("%s: a process began again:\n%s", id, p.stderr)
 		}
 	}
-	holders := map[string][]uint64{}
-	for c, n := range times {
-		p, known := owners[c.token]
-		switch {
-		case !known, n > 1+p.repeats(sink):
-			t.Errorf("%s: %d copies of %q under token %d, of a process that says\n%s", id, n, c.row, c.token, p.stderr)
-		case p.killed && point == "before_commit":
-			t.Errorf("%s: %q was published before the commit had begun", id, c.row)
-		case p.killed && between:
-			forgotten++
-			holders[c.row] = append(holders[c.row], 0)
-		default:
-			holders[c.row] = append(holders[c.row], c.token)
-		}
+	times, rows := map[copied]int{}, map[string]bool{}
+	for _, c := range got {
+		times[c]++
+		rows[c.row] = true
 	}
-	var rows []string
-	for row, tokens := range holders {
-		if rows = append(rows, row); len(slices.DeleteFunc(tokens, func(n uint64) bool { return n == 0 })) != 1 {
+	between, forgotten, committed := strings.HasPrefix(point, storePrefix), 0, map[string]map[int]bool{}
+	for c, n := range times {
+		i, known := owners[c.token]
+		if !known {
+			t.Errorf("%s: %q is there under token %d, which nobody had", id, c.row, c.token)
+			continue
+		}
+		p := processes[i]
+		if n > 1+p.repeats(sink) || p.killed && point == "before_commit" {
+			t.Errorf("%s: %d copies of %q are of a process that says\n%s", id, n, c.row, p.stderr)
+		}
+		if p.killed && between {
+			forgotten++
+			continue
+		}
+		if committed[c.row] == nil {
+			committed[c.row] = map[int]bool{}
+		}
+		committed[c.row][i] = true
+	}
+	for row := range rows {
+		if len(committed[row]) != 1 {
 			t.Errorf("%s: %q was not committed by one process: %v", id, row, times)
 		}
 	}
-	if slices.Sort(rows); !slices.Equal(rows, want) {
-		t.Errorf("%s: the topic of copies holds %d rows, of which\n%v\nwant\n%v", id, len(got), rows, want)
+	if all := slices.Sorted(maps.Keys(rows)); !slices.Equal(all, want) {
+		t.Errorf("%s: the topic of copies holds %d rows, of which\n%v\nwant\n%v", id, len(got), all, want)
 	}
 	if between != (forgotten > 0) {
 		t.Errorf("%s: %d rows were published by processes that were killed between sinks and journal", id, forgotten)
