@@ -49,7 +49,7 @@ func broker(t testing.TB, partitions int32) *devbroker.Broker {
 
 func producer(t testing.TB, addr string, change func(*kafka.Config)) *kafka.Producer {
 	t.Helper()
-	cfg := kafka.Config{Brokers: []string{addr}, Topic: topic}
+	cfg := kafka.Config{Brokers: []string{addr}, Topic: topic, StartTimeout: time.Minute, StallTimeout: 5 * time.Minute} // no busy machine meets those
 	if change != nil {
 		change(&cfg)
 	}
