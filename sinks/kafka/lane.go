@@ -46,6 +46,9 @@ const owners = "/owner"
 // glance is check before anything is done: a former owner's transaction may be open, and nothing waits for its end.
 // Who is to be refused has fenced nobody by then.
 func (l *lane) glance(ctx context.Context) error {
+	if err := l.decided(ctx); err != nil {
+		return err
+	}
 	token, _, err := l.offset(ctx, l.name+owners)
 	if err := l.compare(token, err); err != nil {
 		return err
@@ -55,6 +58,18 @@ func (l *lane) glance(ctx context.Context) error {
 		return err
 	}
 	return l.same(at, kept)
+}
+
+// decided waits for the end of a transaction of our id that was committed or aborted and is not written everywhere yet: until then the groups do not show what it
+// has changed, and a present owner would be fenced by one who is refused afterwards. Brokers before 3.0 do not tell.
+func (l *lane) decided(ctx context.Context) error {
+	return patient(ctx, func() error {
+		found, err := kadm.NewClient(l.w.plain.Client).DescribeTransactions(ctx, l.name)
+		if state := found[l.name].State; err == nil && (state == "PrepareCommit" || state == "PrepareAbort") {
+			return kerr.ConcurrentTransactions
+		}
+		return nil
+	})
 }
 
 // check refuses us when the target has seen a higher token.

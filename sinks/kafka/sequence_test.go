@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/internal/devbroker"
@@ -102,5 +103,52 @@ func TestAnotherSequenceIsRefused(t *testing.T) {
 			must("long", long, 1)
 			refuses("long", long+"f")
 		})
+	}
+}
+
+// TestAnotherSequenceBehindACommit: a commit that was answered is not seen everywhere at once. Who opens meanwhile waits for it, before he looks and before he fences anybody.
+func TestAnotherSequenceBehindACommit(t *testing.T) {
+	t.Parallel()
+	b := start(t, devbroker.Config{Partitions: 1, Topics: []string{topic}})
+	s := placeAt(b.Addr(), topic, false).Sink(nil)
+	to := sinks.Target{RunID: "r", Outputs: []string{"x"}, Partitions: []int32{0}, Token: 1, Sequence: "rows one"}
+	w, err := s.Open(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.Publish(t.Context(), []sinks.Rows{rowsOf(0, 0, 1, nil)}); err != nil {
+		t.Fatal(err)
+	}
+	var asked, early, fences atomic.Int64
+	b.Cluster().ControlKey(int16(kmsg.DescribeTransactions), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.Cluster().KeepControl()
+		if asked.Add(1) > 2 {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.DescribeTransactionsResponse)
+		one := kmsg.NewDescribeTransactionsResponseTransactionState()
+		one.TransactionalID, one.State = req.(*kmsg.DescribeTransactionsRequest).TransactionalIDs[0], "PrepareCommit"
+		resp.TransactionStates = append(resp.TransactionStates, one)
+		return resp, nil, true
+	})
+	for key, n := range map[kmsg.Key]*atomic.Int64{kmsg.OffsetFetch: &early, kmsg.InitProducerID: &fences} {
+		b.Cluster().ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
+			b.Cluster().KeepControl()
+			if key == kmsg.InitProducerID || asked.Load() < 3 {
+				n.Add(1)
+			}
+			return nil, nil, false
+		})
+	}
+	to.Sequence = "rows two"
+	if _, err := s.Open(t.Context(), to); !codes.Has(err, codes.SinkInvalid) {
+		t.Errorf("another sequence: %v", err)
+	}
+	if asked.Load() != 3 || early.Load() != 0 || fences.Load() != 0 {
+		t.Errorf("asked %d times for the commit, %d times before for what stands; fenced %d times", asked.Load(), early.Load(), fences.Load())
+	}
+	if err := w.Publish(t.Context(), []sinks.Rows{rowsOf(0, 1, 2, nil)}); err != nil {
+		t.Errorf("the owner: %v", err)
 	}
 }
