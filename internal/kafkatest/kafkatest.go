@@ -120,7 +120,17 @@ func given(t testing.TB, b *Broker, err error) *Broker {
 	return b
 }
 
-func start(cfg Config) (*Broker, error) {
+// start starts a broker, with other ports when one of those that it was given was taken meanwhile.
+func start(cfg Config) (b *Broker, err error) {
+	for range 3 {
+		if b, err = begin(cfg); err == nil || !strings.Contains(err.Error(), "Address already in use") {
+			return b, err
+		}
+	}
+	return b, err
+}
+
+func begin(cfg Config) (*Broker, error) {
 	b := &Broker{cfg: cfg, ports: map[string]int{}}
 	var err error
 	if b.java, err = java(); err != nil {
@@ -180,7 +190,7 @@ func (b *Broker) config() string { return filepath.Join(b.dir, "server.propertie
 // Ports are below those that systems give to outgoing connections: one of those must not take the port of a broker that is killed and started again.
 const firstPort, ports = 18_000, 14_000
 
-// freePort finds a port that nobody uses. Another process may take it before the broker does; the broker then fails to start and says so.
+// freePort finds a port that nobody uses. Another process may take it before the broker does; the broker then fails to start and says so, see start.
 func (b *Broker) freePort() (port int, err error) {
 	for range 100 {
 		port = firstPort + rand.IntN(ports)
@@ -214,6 +224,8 @@ func (b *Broker) properties(listeners []string) string {
 		"log.dirs":                       filepath.Join(b.dir, "data"), "auto.create.topics.enable": "false",
 		"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "1",
 		"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1", "transaction.state.log.num.partitions": "1",
+		// A busy machine takes long to start a broker.
+		"initial.broker.registration.timeout.ms": "300000",
 		// Tests write records of long ago, which the default would delete at once.
 		"log.retention.ms":                 "-1",
 		"group.initial.rebalance.delay.ms": "0", "log.cleaner.dedupe.buffer.size": "4194304",
@@ -284,10 +296,16 @@ func (b *Broker) launch() error {
 
 func (b *Broker) log() string { return filepath.Join(b.dir, "broker.log") }
 
-// tail is the end of the broker's log.
+// tail is what of the broker's log tells why it failed: its first errors, and the end.
 func (b *Broker) tail() []byte {
 	text, _ := os.ReadFile(b.log())
-	return text[max(0, len(text)-3000):]
+	var errs []byte
+	for line := range bytes.Lines(text) {
+		if len(errs) < 3000 && (bytes.Contains(line, []byte("ERROR")) || bytes.Contains(line, []byte("Exception"))) {
+			errs = append(errs, line...)
+		}
+	}
+	return append(append(errs, "...\n"...), text[max(0, len(text)-1500):]...)
 }
 
 // Kill ends the broker as a crash does. Restart starts it again on the same ports, with what it had on disk.
