@@ -10,7 +10,7 @@ import (
 // drillApart runs the drill of daemons that share a run out.
 func drillApart(t *testing.T, store string, faults float64, args ...string) {
 	t.Helper()
-	code, report := runDrill(t, store, nil, append([]string{"--scope", "partition", "--partitions", "4", "--ttl", "1s", "--grace", "10s"}, args...)...) // other tests run beside it
+	code, report := runDrill(t, store, nil, append([]string{"--scope", "partition", "--partitions", "4", "--ttl", slower("1s", "2s"), "--grace", "10s"}, args...)...) // other tests run beside it
 	if code != 0 || len(failed(report)) > 0 {
 		t.Errorf("exit %d, failed:\n%s", code, strings.Join(failed(report), "\n"))
 	}

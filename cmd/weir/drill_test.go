@@ -20,6 +20,14 @@ var drillStores = map[string]func(t *testing.T) string{
 	"postgres": chaosStores["postgres"],
 }
 
+// slower is the one of two durations that suits the build.
+func slower(plain, slow string) string {
+	if slowdown > 1 {
+		return slow
+	}
+	return plain
+}
+
 // runDrill runs a drill, with more in its environment, and returns its exit code and report.
 func runDrill(t *testing.T, store string, env []string, args ...string) (int, map[string]any) {
 	t.Helper()
@@ -58,7 +66,7 @@ func TestDrill(t *testing.T) {
 	for name, store := range drillStores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, report := runDrill(t, store(t), nil, "--grace", "10s", "--parallel", "4", // other tests run beside it
+			code, report := runDrill(t, store(t), nil, "--grace", "10s", "--parallel", "4", "--ttl", slower("6s", "10s"), // other tests run beside it
 				"--sink", "jsonl,csv,parquet,kafka,kafka-idempotent,postgres,clickhouse", "--sink-db", pgtest.Database(t, nil).Super, "--sink-clickhouse", chtest.Database(t).URL(chtest.Super))
 			if code != 0 || len(failed(report)) > 0 {
 				t.Errorf("exit %d, failed:\n%s", code, strings.Join(failed(report), "\n"))
@@ -79,7 +87,7 @@ func TestLongDrill(t *testing.T) {
 	t.Parallel()
 	needsTime := []string{"--records", "100000", "--partitions", "4", "--faults", "12", "--ttl", "2s", "--sink", "jsonl,kafka,kafka-idempotent"}
 	if testing.Short() {
-		needsTime = []string{"--records", "5000", "--partitions", "4", "--faults", "12", "--ttl", "1s", "--sink", "jsonl,kafka,kafka-idempotent"}
+		needsTime = []string{"--records", "5000", "--partitions", "4", "--faults", "12", "--ttl", slower("1s", "2s"), "--sink", "jsonl,kafka,kafka-idempotent"}
 	}
 	for name, store := range drillStores {
 		t.Run(name, func(t *testing.T) {

@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asWeir) != "" {
 		mutate(os.Getenv(asMutant))
 		demoEvents /= slowdown
+		if slowdown > 1 {
+			drillShortTTL = 4 * time.Second
+		}
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	if os.Getenv(raceOptions) == "" {
