@@ -87,7 +87,7 @@ func TestLongDrill(t *testing.T) {
 	t.Parallel()
 	needsTime := []string{"--records", "100000", "--partitions", "4", "--faults", "12", "--ttl", "2s", "--sink", "jsonl,kafka,kafka-idempotent"}
 	if testing.Short() {
-		needsTime = []string{"--records", "5000", "--partitions", "4", "--faults", "12", "--ttl", slower("1s", "2s"), "--sink", "jsonl,kafka,kafka-idempotent"}
+		needsTime = []string{"--records", "5000", "--partitions", "4", "--faults", "12", "--ttl", slower("1s", "3s"), "--sink", "jsonl,kafka,kafka-idempotent"}
 	}
 	for name, store := range drillStores {
 		t.Run(name, func(t *testing.T) {
