@@ -104,7 +104,8 @@ func (c chaos) run(t *testing.T, store string) faults {
 		w.signal(t, syscall.SIGTERM)
 	}
 	for _, w := range d.workers {
-		if code := w.end(t); code != 0 {
+		// One that lost the lease of a run on a busy machine has given that up, and says so at its end.
+		if code := w.end(t); code != 0 && (code != 130 || !strings.Contains(w.said(), "a run was given up")) {
 			t.Errorf("exit %d\n%s", code, w.said())
 		}
 	}
