@@ -45,20 +45,28 @@ function refuse(res, type, message) {
   res.end(body)
 }
 
-// atTimestamp asks as it is, and asks for LATEST when no answer comes: kinesalite gives none where nothing is newer.
+// ask asks kinesalite in the middle of a request, and calls back with the answer; null is a refusal.
+function ask(req, res, op, data, back) {
+  const aside = Object.create(res)
+  let status = 200
+  Object.defineProperty(aside, 'statusCode', {set(v) { status = v }, get() { return status }})
+  aside.setHeader = () => {}
+  aside.end = (body) => back(status === 200 ? JSON.parse(String(body)) : null)
+  const headers = Object.assign({}, req.headers, {'x-amz-target': 'Kinesis_20131202.' + op})
+  forward({method: req.method, url: req.url, headers}, aside, data)
+}
+
+// atTimestamp asks for LATEST where nothing is newer, since kinesalite gives no answer there, and else as it is.
 function atTimestamp(req, res, data) {
-  let answered = false
-  const once = Object.create(res)
-  once.end = (...args) => { if (!answered) { answered = true; res.end(...args) } }
-  once.setHeader = (...args) => { if (!answered) res.setHeader(...args) }
-  Object.defineProperty(once, 'statusCode', {set(v) { if (!answered) res.statusCode = v }, get() { return res.statusCode }})
-  forward(req, once, data)
-  setTimeout(() => {
-    if (answered) return
-    answered = true
-    const {StreamName, ShardId} = data
+  const {StreamName, ShardId} = data
+  const look = (page) => {
+    if (page === null || page.Records.some((r) => r.ApproximateArrivalTimestamp >= data.Timestamp)) return forward(req, res, data)
+    if (page.NextShardIterator && page.MillisBehindLatest > 0) return ask(req, res, 'GetRecords', {ShardIterator: page.NextShardIterator}, look)
     forward(req, res, {StreamName, ShardId, ShardIteratorType: 'LATEST'})
-  }, 200)
+  }
+  if (data.Timestamp * 1000 > Date.now()) return forward(req, res, data) // which is refused
+  ask(req, res, 'GetShardIterator', {StreamName, ShardId, ShardIteratorType: 'TRIM_HORIZON'},
+    (first) => first === null ? forward(req, res, data) : ask(req, res, 'GetRecords', {ShardIterator: first.ShardIterator}, look))
 }
 
 const server = http.createServer((req, res) => {
