@@ -120,7 +120,7 @@ func (o runOptions) check() error {
 	if err := o.checkScope(); err != nil {
 		return err
 	}
-	if err := ownName("--run-id", o.runID); err != nil {
+	if err := partName("--run-id", o.runID); err != nil {
 		return err
 	}
 	if err := o.checkListen(); err != nil {
@@ -159,6 +159,9 @@ func (a *app) stream(ctx context.Context, flowFile string, o runOptions) error {
 		return err
 	}
 	defer store.Close()
+	if err := o.newName(ctx, store); err != nil {
+		return err
+	}
 	if err := a.joinSinks(ctx, &o, store); err != nil {
 		return err
 	}

@@ -8,9 +8,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirstream/weir/control"
+	"github.com/weirstream/weir/sources/logfile"
 )
 
-// A run id that nobody could type, or tell from another, is refused before anything is opened.
+// A new run id that nobody could type, or tell from another, is refused before the input is opened.
 func TestRunIDsThatNobodyCanType(t *testing.T) {
 	t.Parallel()
 	dir := fixtureDir(t)
@@ -31,6 +34,40 @@ func TestRunIDsThatNobodyCanType(t *testing.T) {
 	must(t, dir, "replay", "build", "--snapshot", "snapshot.jsonl", "--faults", "faults.json", "--out", "arrivals.log")
 	for _, id := range []string{"é", "a/b", "a:b", "..", "ticks_1-2.x@y", "日本"} {
 		must(t, dir, "run", "flow.yaml", "--log", "arrivals.log", "--run-id", id, "--store", "sqlite:weir.db", "--artifacts", "art")
+	}
+}
+
+// A run that was begun under such a name goes on all the same: releases before this one took it.
+func TestRunsUnderFormerNamesGoOn(t *testing.T) {
+	t.Parallel()
+	dir := fixtureDir(t)
+	must(t, dir, "replay", "build", "--snapshot", "snapshot.jsonl", "--faults", "faults.json", "--out", "arrivals.log")
+	for _, id := range []string{"night run", "-x", "a\u200bb"} {
+		begin(t, dir, id)
+		must(t, dir, "run", "flow.yaml", "--log", "arrivals.log", "--run-id="+id, "--store", "sqlite:weir.db", "--emit", "out.json")
+	}
+	refused(t, dir, 3, []string{"RUN_ID_INVALID"}, "run", "flow.yaml", "--log", "arrivals.log", "--run-id", "night  run", "--store", "sqlite:weir.db")
+}
+
+// begin makes a run of arrivals.log with nothing committed, as a process does that is killed at once.
+func begin(t *testing.T, dir, id string) {
+	t.Helper()
+	plan, err := (&app{}).loadFlow(filepath.Join(dir, "flow.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := logfile.NewSource(filepath.Join(dir, "arrivals.log"), logfile.SourceConfig{Partitions: 1}).Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := openStore(t.Context(), "sqlite:"+filepath.Join(dir, "weir.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	header := control.RunHeader{RunID: id, Fingerprint: plan.Fingerprint, Source: "arrivals.log", SourceID: info.ID, Partitions: info.Partitions}
+	if _, err := store.OpenRun(t.Context(), header); err != nil {
+		t.Fatal(err)
 	}
 }
 

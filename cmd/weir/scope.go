@@ -62,18 +62,44 @@ func (o *runOptions) checkScope() error {
 	return nil
 }
 
-// ownName refuses a run id that reads as that of a partition of a run which is shared out: whoever shares that one out would take it for its own. It also
-// refuses one that nobody could type or tell from another: with blanks, or with letters that are not seen.
+// ownName refuses a run id that reads as that of a partition of a run which is shared out, and one that nobody could type.
 func ownName(flag, id string) error {
+	if err := partName(flag, id); err != nil {
+		return err
+	}
+	return typeable(flag, id)
+}
+
+// partName refuses a run id that reads as that of a partition of a run which is shared out: whoever shares that one out would take it for its own.
+func partName(flag, id string) error {
+	if !group.IsPart(id) {
+		return nil
+	}
+	return codes.New(codes.RunIDInvalid, "%s %q ends in / and a number, as the runs of partitions do that `weir run --scope partition` makes; choose another name", flag, id)
+}
+
+// typeable refuses a run id that nobody could type or tell from another: with blanks, or with letters that are not seen.
+func typeable(flag, id string) error {
 	switch {
 	case !utf8.ValidString(id) || strings.ContainsFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
 		return codes.New(codes.RunIDInvalid, "%s %.200q has a blank, a control character or another that is not seen", flag, id)
 	case strings.HasPrefix(id, "-"):
 		return codes.New(codes.RunIDInvalid, "%s %.200q begins with a dash: other commands would take it for a flag", flag, id)
-	case !group.IsPart(id):
+	}
+	return nil
+}
+
+// newName refuses a new run that nobody could type. One that the store holds was begun by a release that took such names, and goes on.
+func (o *runOptions) newName(ctx context.Context, store control.RunLister) error {
+	refused := typeable("--run-id", o.runID)
+	if refused == nil {
 		return nil
 	}
-	return codes.New(codes.RunIDInvalid, "%s %q ends in / and a number, as the runs of partitions do that `weir run --scope partition` makes; choose another name", flag, id)
+	_, err := storedRuns(ctx, store, o.runID)
+	if codes.Has(err, codes.RunUnknown) {
+		return refused
+	}
+	return err
 }
 
 // sameScope refuses to go on with a run in another scope than it began in: what is committed there would be computed and published once more.
