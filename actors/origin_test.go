@@ -22,7 +22,7 @@ func TestOriginOf(t *testing.T) {
 	}{
 		{log, begun, "sha256:00 in 2"},
 		{log, control.RunState{}, "sha256:00 in 2"},
-		{topic, begun, "uuid begun 2026-11-30T11:00:00.001234Z"},
+		{topic, begun, "begun 2026-11-30T11:00:00.001234Z"},
 		{topic, control.RunState{}, "uuid"},
 		{sources.Info{Name: "x"}, begun, "begun 2026-11-30T11:00:00.001234Z"},
 		{sources.Info{Name: "x"}, control.RunState{}, ""},
@@ -31,9 +31,12 @@ func TestOriginOf(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", c.info, got, c.want)
 		}
 	}
-	moved, grown := log, topic
-	moved.Name, grown.Partitions = "b.log", []int32{0, 1}
+	moved, grown, unnamed := log, topic, topic
+	moved.Name, grown.Partitions, unnamed.ID = "b.log", []int32{0, 1}, ""
 	if originOf(moved, begun) != originOf(log, begun) || originOf(grown, begun) != originOf(topic, begun) {
 		t.Error("a log that was moved, or a topic that has grown, is taken for another")
+	}
+	if originOf(unnamed, begun) != originOf(topic, begun) {
+		t.Error("a topic is taken for another since its brokers tell its identity")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/weirstream/weir/control"
 	"github.com/weirstream/weir/partitions"
@@ -46,15 +45,16 @@ func (in *incarnation) openSinks() error {
 
 // originOf names what the rows of a run are computed from, for its sinks: a fresh store that meets what another has published does not take it for its own. What
 // a log holds that goes by its hash, and how it is dealt, says all. Of any other, rows also depend on where it began and on what was decided meanwhile, which
-// stands in the journal alone, so the run's beginning there belongs to it.
+// stands in the journal alone, so the name is the run's beginning there. The log's identity does not belong to it: the journal holds that against the run, and
+// it may come to be known while the run is under way, as it does when brokers are upgraded.
 func originOf(info sources.Info, state control.RunState) string {
 	switch {
 	case info.Hashed:
 		return fmt.Sprintf("%s in %d", info.ID, len(info.Partitions))
 	case !state.Created.IsZero():
-		return strings.TrimLeft(info.ID+" begun "+state.Created.UTC().Format("2006-01-02T15:04:05.000000Z"), " ")
+		return "begun " + state.Created.UTC().Format("2006-01-02T15:04:05.000000Z")
 	}
-	return info.ID
+	return info.ID // a journal that does not tell
 }
 
 // openPublisher opens sinks; stands is what of the counts of a partition its journal holds for them.
