@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/control"
@@ -231,6 +232,11 @@ func TestSuiteFindsDefects(t *testing.T) {
 			if codes.Has(err, codes.RunFinished) {
 				err = nil
 			}
+			return s, err
+		}}},
+		{"a run is made again", "a run is made once", wrong{open: func(m *Memory, ctx context.Context, h control.RunHeader) (control.RunState, error) {
+			s, err := m.OpenRun(ctx, h)
+			s.Created = time.Unix(int64(len(s.Header.Partitions)), 0)
 			return s, err
 		}}},
 		{"added partitions have a cut", "partitions are added", wrong{open: func(m *Memory, ctx context.Context, h control.RunHeader) (control.RunState, error) {

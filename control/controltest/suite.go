@@ -53,6 +53,7 @@ var checks = []check{
 	{"cancelled at every point", checkCancellation},
 	{"headers that differ", checkMismatch},
 	{"partitions are added", checkGrowth},
+	{"a run is made once", checkMade},
 	{"a finished run", checkFinished},
 	{"runs do not mix", checkTwoRuns},
 	{"a run is whole or by partitions", checkRunScopes},

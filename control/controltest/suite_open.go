@@ -96,6 +96,35 @@ func checkGrowth(s *session) error {
 	return wants("another identity than the one learned", err, codes.TopicRecreated)
 }
 
+// checkMade: when a run was made says which run it is, so it is the same for ever.
+func checkMade(s *session) error {
+	h := header(2)
+	j, m, err := s.start(h)
+	if err != nil {
+		return err
+	}
+	made, err := j.OpenRun(s.ctx, h)
+	if err != nil {
+		return err
+	}
+	if err := s.both(j, m, commit(1, control.PartitionCommit{Cut: cut(0, 5)})); err != nil {
+		return err
+	}
+	h.Partitions = []int32{0, 1, 2}
+	grown, err := j.OpenRun(s.ctx, h)
+	if err != nil {
+		return err
+	}
+	if err := j.Close(); err != nil {
+		return err
+	}
+	again, err := s.open().OpenRun(s.ctx, h)
+	if err == nil && !(grown.Created.Equal(made.Created) && again.Created.Equal(made.Created)) {
+		err = fmt.Errorf("made at %s; once it has grown at %s, and once the journal is opened again at %s", made.Created, grown.Created, again.Created)
+	}
+	return err
+}
+
 func checkFinished(s *session) error {
 	w := Workload{Seed: 8, RunID: "run", Partitions: 2, Rows: 5, Blob: 50}
 	j, m, err := s.start(w.Header())
