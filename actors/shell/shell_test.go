@@ -458,6 +458,40 @@ func (s slow) Discard() {
 	s.parcel.Discard()
 }
 
+// broken panics when it is to give back what it holds.
+type broken struct{}
+
+func (broken) Discard() { panic("boom") }
+
+// A message that cannot be given back keeps neither the others from it nor Shutdown from its end.
+func TestShutdownDespiteWhatCannotBeGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		s := shell.NewSystem(shell.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		gate := make(chan struct{})
+		r := spawn(t, s, "a", shell.Receiver[any](func(*shell.Context, any) error { <-gate; return nil }))
+		shell.Send(r, any(1))
+		p := parcel{returned: new(atomic.Int32)}
+		for _, m := range []any{p, broken{}, p} {
+			shell.Send(r, m)
+		}
+		synctest.Wait()
+		r.Stop()
+		close(gate)
+		<-r.Done()
+		shell.Send(r, any(broken{})) // nor whoever sends it from going on
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil || p.returned.Load() != 2 || s.DeadLetters() != 4 {
+			t.Errorf("shutdown: %v, with %d of 2 given back, %d dead letters", err, p.returned.Load(), s.DeadLetters())
+		}
+		if n := strings.Count(lines.String(), "boom"); n != 2 {
+			t.Errorf("told %d times:\n%s", n, lines.String())
+		}
+	})
+}
+
 // What waited for an actor that is stopped is given back when Shutdown returns, whoever calls it.
 func TestShutdownWaitsForWhatIsLeft(t *testing.T) {
 	t.Parallel()

@@ -126,14 +126,25 @@ func (s *System) undelivered(l letter, reason string) {
 		s.unsupervised(l.msg.(Failed))
 	case userLetter:
 		s.dead.Add(1)
-		if d, ok := l.msg.(Discarder); ok {
-			d.Discard()
-		}
-		if s.opts.OnDeadLetter != nil {
-			s.opts.OnDeadLetter(DeadLetter{To: Address{l.to}, Message: l.msg, Reason: reason})
-		}
+		s.giveBack(DeadLetter{To: Address{l.to}, Message: l.msg, Reason: reason})
 	case terminatedLetter, drainLetter:
 		// Nobody is left who would care.
+	}
+}
+
+// giveBack tells of a message that was not processed, and lets it give back what it holds. A panic there is logged: it would stop a mailbox, for the rest of
+// which Shutdown waits.
+func (s *System) giveBack(d DeadLetter) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.opts.Logger.Error("a message was not given back", "actor", d.To.Name(), "panic", fmt.Sprint(r))
+		}
+	}()
+	if m, ok := d.Message.(Discarder); ok {
+		m.Discard()
+	}
+	if s.opts.OnDeadLetter != nil {
+		s.opts.OnDeadLetter(d)
 	}
 }
 
