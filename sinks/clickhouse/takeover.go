@@ -125,13 +125,14 @@ func (w *writer) takeOver(ctx context.Context) (map[int32]int64, error) {
 	}
 }
 
-// sameSequence refuses a run that stands there as another sequence. Who names none keeps what stands.
+// sameSequence refuses a run that stands there as another sequence. Who names none keeps what stands, and so does who finds the name of a former release: its
+// owners may still come.
 func (w *writer) sameSequence(ctx context.Context) error {
 	w.sequence = w.to.Sequence
 	other := ""
 	err := w.conn.Query(ctx, "SELECT DISTINCT sequence FROM "+w.s.progress()+" WHERE run_id = "+chclient.Quote(w.to.RunID)+" AND sequence != '' ORDER BY sequence", func(row []any) error {
 		switch found := row[0].(string); {
-		case w.to.Sequence == "":
+		case w.to.Sequence == "" || found == sinks.FormerSequence(w.to.Sequence):
 			w.sequence = found
 		case !sinks.SameSequence(found, w.to.Sequence):
 			other = found
