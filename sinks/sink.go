@@ -199,3 +199,11 @@ func (r Rows) Each(width int, values []operators.Value, fn func(number int64, ro
 func (r Rows) damaged(err error) error {
 	return codes.New(codes.Internal, "rows %d to %d of partition %d cannot be published: %w", r.From, r.End(), r.Partition, err)
 }
+
+// Overtaken is the STALE_FENCE of a target that has seen an owner with a higher token than to has. Tokens are counted by each store by itself, so a store that
+// lost what it had looks like a former owner.
+func Overtaken(target string, to Target, partition int32) error {
+	return codes.New(codes.StaleFence, "%s: partition %d of run %q was taken over by an owner with a higher token than %d: a newer owner of this run, "+
+		"or one whose leases stand in another store than this process's. Look whether it still runs, and with which --store; if the store was made anew or restored from a copy, "+
+		"bring back the one that knows the run, or give the run another --run-id or the sink another place", target, partition, to.RunID, to.Token)
+}

@@ -227,7 +227,7 @@ func (w *writer) takeBack(ctx context.Context, at map[int32]int64) error {
 func (w *writer) newest(found map[int32]stand) error {
 	for p, s := range found {
 		if s.token > w.to.Token {
-			return codes.New(codes.StaleFence, "%s: partition %d of run %q was taken over by an owner with a higher token than %d", w.s.name, p, w.to.RunID, w.to.Token)
+			return sinks.Overtaken(w.s.name, w.to, p)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
-	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/internal/kafkaclient"
 	"github.com/weirstream/weir/partitions"
 	"github.com/weirstream/weir/sinks"
@@ -44,20 +44,20 @@ func (l *lane) reset() { l.records, l.end = l.records[:0], -1 }
 const owners = "/owner"
 
 // glance is check before anything is done: a former owner's transaction may be open, and nothing waits for its end.
-// Who is to be refused has fenced nobody by then.
+// Who is to be refused has fenced nobody by then. The sequence comes first: tokens of another store say nothing beside ours.
 func (l *lane) glance(ctx context.Context) error {
 	if err := l.decided(ctx); err != nil {
-		return err
-	}
-	token, _, err := l.offset(ctx, l.name+owners)
-	if err := l.compare(token, err); err != nil {
 		return err
 	}
 	at, kept, err := l.offset(ctx, l.name)
 	if err != nil {
 		return err
 	}
-	return l.same(at, kept)
+	if err := l.same(at, kept); err != nil {
+		return err
+	}
+	token, _, err := l.offset(ctx, l.name+owners)
+	return l.compare(token, err)
 }
 
 // decided waits for the end of a transaction of our id that was committed or aborted and is not written everywhere yet: until then the groups do not show what it
@@ -80,7 +80,7 @@ func (l *lane) check(ctx context.Context) error {
 
 func (l *lane) compare(token int64, err error) error {
 	if err == nil && token > int64(l.w.to.Token) {
-		return codes.New(codes.StaleFence, "sink topic %q: partition %d of run %q was opened by an owner with token %d; this one has %d", l.w.s.cfg.Topic, l.partition, l.w.to.RunID, token, l.w.to.Token)
+		return sinks.Overtaken(fmt.Sprintf("sink topic %q", l.w.s.cfg.Topic), l.w.to, l.partition)
 	}
 	return err
 }

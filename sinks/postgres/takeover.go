@@ -131,5 +131,5 @@ func (w *writer) storage() string {
 }
 
 func (w *writer) stale(partition int32) error {
-	return codes.New(codes.StaleFence, "%s: partition %d of run %q was taken over by an owner with a higher token than %d", w.s.name, partition, w.to.RunID, w.to.Token)
+	return sinks.Overtaken(w.s.name, w.to, partition)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/weirstream/weir/codes"
@@ -163,6 +164,8 @@ func staleOpen(t testing.TB, p Place) {
 	switch {
 	case f.FencedByTarget && !codes.Has(err, codes.StaleFence):
 		t.Errorf("a stale owner opens the target: %v, want STALE_FENCE", err)
+	case f.FencedByTarget && !strings.Contains(err.Error(), "another store"):
+		t.Errorf("a stale owner is not told that another store counts its tokens by itself: %v", err)
 	case !f.FencedByTarget && err != nil:
 		t.Errorf("a stale owner is refused, which is not declared: %v", err)
 	}

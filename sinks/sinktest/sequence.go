@@ -85,6 +85,7 @@ func sequenceStays(t testing.TB, p Place) {
 	mustPublish(t, unnamed, p.batch(0, 7, 8))
 	mustClose(t, unnamed)
 	refuses(t, p, "after an unnamed one", sequenceTarget(7, "late two", 0, 1), "rows one")
+	refuses(t, p, "from a store that counts its tokens anew", sequenceTarget(1, "late two", 0, 1), "rows one")
 	expect(t, p, "in the end", map[int32]int64{0: 8, 1: 2})
 	other := sequenceTarget(1, "late two", 0)
 	other.RunID = "another run"

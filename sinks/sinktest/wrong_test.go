@@ -68,11 +68,11 @@ func (s *memorySink) Open(ctx context.Context, target sinks.Target) (sinks.Write
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.run(target.RunID)
-	if s.features.FencedByTarget && s.fault != "anybody opens" && target.Token < r.token {
-		return nil, codes.New(codes.StaleFence, "token %d, the target has seen %d", target.Token, r.token)
-	}
 	if s.fault != "keeps no sequence" && !sinks.SameSequence(r.named, target.Sequence) {
 		return nil, codes.New(codes.SinkInvalid, "holds %s, which is not %s", r.named, target.Sequence)
+	}
+	if s.features.FencedByTarget && s.fault != "anybody opens" && target.Token < r.token {
+		return nil, sinks.Overtaken("memory", target, target.Partitions[0])
 	}
 	if r.token = max(r.token, target.Token); r.named == "" || s.fault == "keeps the last sequence" {
 		r.named = target.Sequence
@@ -211,7 +211,7 @@ func (w *memoryWriter) check(rest []sinks.Rows) error {
 	r := w.s.run(w.to.RunID)
 	f := w.s.features
 	if f.FencedByTarget && w.to.Token < r.token && w.s.fault != "checks when it opens only" {
-		return codes.New(codes.StaleFence, "token %d, the target has seen %d", w.to.Token, r.token)
+		return sinks.Overtaken("memory", w.to, w.to.Partitions[0])
 	}
 	if !f.Once || w.s.fault == "takes what it is given" || w.s.fault == "leaves whole batches out only" || w.s.fault == "checks when it opens only" {
 		return nil
