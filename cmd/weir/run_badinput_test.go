@@ -202,6 +202,10 @@ func TestFoldersOfArtifacts(t *testing.T) {
 	write(t, dir, "file", "not a folder")
 	refused(t, dir, 1, []string{"OUTPUT_UNWRITABLE", "file"}, logArgs("a", "sqlite:a.db", "--artifacts", "file")...)
 	refused(t, dir, 1, []string{"OUTPUT_UNWRITABLE", "--artifacts"}, logArgs("a", "sqlite:a.db", "--artifacts", "file/below")...)
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, dir, 1, []string{"OUTPUT_UNWRITABLE", "name a file"}, logArgs("a", "sqlite:a.db", "--emit", "folder")...)
 	if err := os.Symlink(t.TempDir(), filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}

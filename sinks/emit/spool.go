@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/weirstream/weir/codes"
 	"github.com/weirstream/weir/internal/atomicfile"
 	"github.com/weirstream/weir/partitions"
 )
@@ -32,8 +33,12 @@ func NewSpool(beside string) (*Spool, error) {
 // scratch opens a file without a name on the disk that will hold the target.
 func scratch(beside string) (*os.File, error) {
 	dir := ""
-	if info, err := os.Stat(beside); beside != "" && (err != nil || info.Mode().IsRegular()) {
+	switch info, err := os.Stat(beside); {
+	case beside == "":
+	case err != nil || info.Mode().IsRegular():
 		dir = filepath.Dir(beside)
+	case info.IsDir():
+		return nil, codes.New(codes.OutputUnwritable, "%s is a folder; name a file", beside)
 	}
 	return atomicfile.Spool(dir)
 }
