@@ -44,7 +44,7 @@ func checkAdmission(p *plane) error {
 	r.Body = []byte(`{"b":-0.0,"x":1e-05,"ключ":"é\"\\"}`)
 	want := control.BatchRun{ID: control.RunIDOf(r), Principal: "alice", Operation: "batch.run", Body: slices.Clone(r.Body), Flow: "ema", Snapshot: "ticks", Phase: control.Queued}
 	run, created, err := s.Admit(p.ctx, r)
-	if err != nil || !created || run.Created.IsZero() || !run.Updated.Equal(run.Created) {
+	if err != nil || !created || run.Created.IsZero() || run.Updated.Before(run.Created) { // a server may look at its clock for each of the two
 		return fmt.Errorf("admission: %+v, created %t, %v", run, created, err)
 	}
 	want.Created, want.Updated = run.Created, run.Updated
