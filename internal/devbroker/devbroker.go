@@ -75,6 +75,12 @@ func Start(cfg Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	if lock != nil {
+		if err := cfg.take(lock); err != nil {
+			_ = lock.Close()
+			return nil, err
+		}
+	}
 	cluster, err := kfake.NewCluster(cfg.options()...)
 	if err != nil {
 		unlock(lock)
@@ -155,9 +161,10 @@ func openDataDir(dir string) (*os.File, error) {
 	return lock, nil
 }
 
-// unlock gives the lock back. Closing the file does that; the file stays, since removing it would race with the next owner.
+// unlock gives the lock back of a folder that nothing has to be mended in. Closing the file does that; the file stays, since removing it would race with the next owner.
 func unlock(lock *os.File) {
 	if lock != nil {
+		_ = lock.Truncate(0) // should it fail, the next broker looks for what there is not
 		_ = lock.Close()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,6 +143,73 @@ func TestSurvivesAKillWithItsData(t *testing.T) {
 		p.Kill()
 	}
 	wantRecords(t, child.Start(t, cfg).Addr(), total)
+}
+
+// What was in a transaction that a kill left open is never seen, and what its producer commits afterwards is, however often the broker is killed.
+func TestTransactionsThatAKillLeavesOpen(t *testing.T) {
+	t.Parallel()
+	cfg := devbroker.Config{DataDir: t.TempDir(), Partitions: 1, Topics: []string{"ticks"}}
+	var want []string
+	for i := range 3 {
+		p := child.Start(t, cfg)
+		want = append(want, fmt.Sprint("committed ", i))
+		transaction(t, p.Addr(), want[i], kgo.TryCommit)
+		wantCommitted(t, p.Addr(), want)
+		cl := client(t, p.Addr(), kgo.TransactionalID("writer"))
+		begin(t, cl, fmt.Sprint("left open ", i))
+		p.Kill()
+	}
+	p := child.Start(t, cfg)
+	wantCommitted(t, p.Addr(), want)
+	p.Stop()
+	p = child.Start(t, cfg)
+	transaction(t, p.Addr(), "aborted", kgo.TryAbort)
+	wantCommitted(t, p.Addr(), want)
+}
+
+// begin begins a transaction with one record.
+func begin(t *testing.T, cl *kgo.Client, value string) {
+	t.Helper()
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "ticks", Value: []byte(value)}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func transaction(t *testing.T, addr, value string, end kgo.TransactionEndTry) {
+	t.Helper()
+	cl := client(t, addr, kgo.TransactionalID("writer"))
+	begin(t, cl, value)
+	if err := cl.EndTransaction(t.Context(), end); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantCommitted writes a last record without a transaction, reads as far as that, and expects the committed ones before it.
+func wantCommitted(t *testing.T, addr string, want []string) {
+	t.Helper()
+	last := &kgo.Record{Topic: "ticks", Value: []byte("last")}
+	if err := client(t, addr).ProduceSync(t.Context(), last).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	cl := client(t, addr, kgo.ConsumeTopics("ticks"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	var got []string
+	for end := false; !end; {
+		fetches := cl.PollFetches(t.Context())
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			if end = end || r.Offset == last.Offset; string(r.Value) != "last" {
+				got = append(got, string(r.Value))
+			}
+		})
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("committed are %q, want %q", got, want)
+	}
 }
 
 func TestASecondBrokerOnTheFolderIsRefused(t *testing.T) {
